@@ -5,9 +5,9 @@
 {{- $variables := list -}}
 {{- range .settings.extraEnv -}}
 {{- if has .name (list "NODE_ENV" "HOSTNAME" "MERCHANT_GATEWAY_DATABASE_URL") -}}
-{{- $problems = append $problems (printf "%s.extraEnv has %s, which the chart or Kubernetes sets: leave it out" $name .name) -}}
+{{- $problems = append $problems (printf "%s.extraEnv has %s, which the chart or Kubernetes sets: remove it" $name .name) -}}
 {{- else if has .name $variables -}}
-{{- $problems = append $problems (printf "%s.extraEnv has %s twice: only one of the two would count" $name .name) -}}
+{{- $problems = append $problems (printf "%s.extraEnv has %s twice, and only one of them would apply: remove one" $name .name) -}}
 {{- end -}}
 {{- $variables = append $variables .name -}}
 {{- end -}}
@@ -15,9 +15,9 @@
 {{- range .settings.extraVolumes -}}
 {{- $volume := toString (default "" .name) -}}
 {{- if regexMatch "^(config|var|tmp|tls|tor-exits|data|secret-.*)$" $volume -}}
-{{- $problems = append $problems (printf "%s.extraVolumes has %s, a name that the chart uses: choose another" $name $volume) -}}
+{{- $problems = append $problems (printf "%s.extraVolumes has %s, a name that the chart uses: choose another name" $name $volume) -}}
 {{- else if has $volume $volumes -}}
-{{- $problems = append $problems (printf "%s.extraVolumes has %s twice: a pod has each volume once" $name $volume) -}}
+{{- $problems = append $problems (printf "%s.extraVolumes has %s twice: give each volume a unique name" $name $volume) -}}
 {{- end -}}
 {{- $volumes = append $volumes $volume -}}
 {{- end -}}
@@ -26,14 +26,14 @@
 {{- $volume := toString (default "" .name) -}}
 {{- $path := clean (toString (default "" .mountPath)) -}}
 {{- if not (has $volume $volumes) -}}
-{{- $problems = append $problems (printf "%s.extraVolumeMounts mounts %s, which is not in %s.extraVolumes" $name $volume $name) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts mounts %s, which is not in %s.extraVolumes: add the volume" $name $volume $name) -}}
 {{- end -}}
 {{- if not (hasPrefix "/" $path) -}}
-{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which is no absolute path" $name $path) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which is not an absolute path" $name $path) -}}
 {{- else if include "merchant-gateway.hidesOwn" $path -}}
-{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which would hide what is the chart's or the image's own: mount it elsewhere" $name $path) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which would hide files of the chart or the image: mount it at another path" $name $path) -}}
 {{- else if has $path $mounts -}}
-{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s twice: one would hide the other" $name $path) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s twice: mount one of them at another path" $name $path) -}}
 {{- end -}}
 {{- $mounts = append $mounts $path -}}
 {{- end -}}
@@ -72,7 +72,7 @@
 {{- range $what, $request := default dict .resources.requests -}}
 {{- $limit := get $limits $what -}}
 {{- if and $limit (gt (include "merchant-gateway.amountOf" $request | float64) (include "merchant-gateway.amountOf" $limit | float64)) -}}
-{{- $problems = append $problems (printf "%s asks for %s of %s, above the limit of %s: Kubernetes takes no such pod" $.name $request $what $limit) -}}
+{{- $problems = append $problems (printf "%s asks for %s of %s, above the limit of %s, so Kubernetes would reject the pod: raise the limit" $.name $request $what $limit) -}}
 {{- end -}}
 {{- end -}}
 {{- $problems | toJson -}}

@@ -7,13 +7,13 @@
 {{- $hasTls := include "merchant-gateway.hasTls" $settings -}}
 {{- $service := $settings.service -}}
 {{- if not (or $hasTls $proxies) -}}
-{{- $problems = append $problems "no TLS and no trusted proxy: no request could ever be accepted. Set gateway.tls, or name the proxies that terminate TLS in config.trustedProxies" -}}
+{{- $problems = append $problems "no TLS and no trusted proxy: every request would be rejected. Set gateway.tls, or list the proxies that terminate TLS in config.trustedProxies" -}}
 {{- end -}}
 {{- if not (or $hasTls $settings.plainListener) -}}
-{{- $problems = append $problems "no TLS and no plain listener: nobody could connect. Set gateway.tls or gateway.plainListener" -}}
+{{- $problems = append $problems "no TLS and no plain listener: no client could connect. Set gateway.tls or gateway.plainListener" -}}
 {{- end -}}
 {{- if and (not $hasTls) (or .root.Values.secrets.tlsTicketKeys.existingSecret .root.Values.secrets.tlsClientCa.existingSecret) -}}
-{{- $problems = append $problems "secrets.tlsTicketKeys and secrets.tlsClientCa are of the gateway's own TLS: set gateway.tls, or leave them out" -}}
+{{- $problems = append $problems "secrets.tlsTicketKeys and secrets.tlsClientCa have no effect without TLS in the gateway: set gateway.tls, or remove them" -}}
 {{- end -}}
 {{- if and $settings.tls.existingSecret $settings.tls.certManager.enabled -}}
 {{- $problems = append $problems "gateway.tls.existingSecret and gateway.tls.certManager are both set: choose one certificate" -}}
@@ -25,52 +25,52 @@
 {{- $valid := include "merchant-gateway.secondsOf" .duration | atoi -}}
 {{- $before := include "merchant-gateway.secondsOf" .renewBefore | atoi -}}
 {{- if and .enabled (or (lt $valid 3600) (lt $before 300) (ge $before $valid)) -}}
-{{- $problems = append $problems (printf "gateway.tls.certManager: renewed %s before its end, and valid for %s. cert-manager wants renewBefore of 5m or more, and a duration of 1h or more that is above it" .renewBefore .duration) -}}
+{{- $problems = append $problems (printf "gateway.tls.certManager: renewBefore is %s and duration %s. cert-manager requires a duration of at least 1h, and renewBefore of at least 5m and below duration" .renewBefore .duration) -}}
 {{- end -}}
 {{- end -}}
 {{- range $proxy := $proxies -}}
 {{- if regexMatch "/[0-7]$" (toString $proxy) -}}
-{{- $problems = append $problems (printf "config.trustedProxies has %v: any client could then choose its own address. Name the proxies alone" $proxy) -}}
+{{- $problems = append $problems (printf "config.trustedProxies has %v: any client could then spoof its address. List only the addresses of the proxies" $proxy) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (dig "proxyProtocol" false $config) (not $proxies) -}}
-{{- $problems = append $problems "config.proxyProtocol without config.trustedProxies: the header of nobody would be believed" -}}
+{{- $problems = append $problems "config.proxyProtocol without config.trustedProxies: every connection would be closed. List the proxies there" -}}
 {{- end -}}
 {{- if dig "listen" "https" "http2" false $config -}}
-{{- $problems = append $problems "config.listen.https.http2: the gateway speaks HTTP/1.1 only, because the HTTP/2 of Node drops header fields with invalid values. Remove it; for HTTP/2 clients, put HAProxy, nginx or Caddy in front (docs/connections.md)" -}}
+{{- $problems = append $problems "config.listen.https.http2: the gateway speaks HTTP/1.1 only, because the HTTP/2 of Node drops header fields with invalid values. Remove the option; for HTTP/2 clients, put HAProxy, nginx or Caddy in front (docs/connections.md)" -}}
 {{- end -}}
 {{- if and (eq .environment "live") (not .root.Values.secrets.keyPepper.existingSecret) -}}
-{{- $problems = append $problems "production without a pepper: whoever reads Redis could test guesses of keys. Set secrets.keyPepper.existingSecret" -}}
+{{- $problems = append $problems "production without a pepper: anyone who reads Redis could verify guessed keys. Set secrets.keyPepper.existingSecret" -}}
 {{- end -}}
 {{- if not (or .root.Values.services.enabled (dig "upstreams" dict $config)) -}}
-{{- $problems = append $problems "no services behind the gateway: name them in config.upstreams, or set services.enabled" -}}
+{{- $problems = append $problems "no services behind the gateway: list them in config.upstreams, or set services.enabled" -}}
 {{- end -}}
 {{- if and (dig "torExits" "enabled" true $config) (not (or .root.Values.torExits.existingConfigMap (dig "torExits" "sources" list $config))) -}}
-{{- $problems = append $problems "no list of Tor exits: set torExits.existingConfigMap or config.torExits.sources, or switch the rule off by config.torExits.enabled" -}}
+{{- $problems = append $problems "no list of Tor exits: set torExits.existingConfigMap or config.torExits.sources, or set config.torExits.enabled to false" -}}
 {{- end -}}
 {{- $redis := dig "keyStore" "redis" dict $config -}}
 {{- if eq (dig "keyStore" "kind" "redis" $config) "memory" -}}
-{{- $problems = append $problems "config.keyStore.kind is memory: each pod would have merchants and keys of its own. Use Redis" -}}
+{{- $problems = append $problems "config.keyStore.kind is memory: each pod would have separate merchants and keys. Set redis" -}}
 {{- else if not (or (hasKey $redis "url") (hasKey $redis "sentinel") (hasKey $redis "cluster")) -}}
-{{- $problems = append $problems "no Redis: set config.keyStore.redis.url, or sentinel; without them it would be looked for in the pod itself" -}}
+{{- $problems = append $problems "no Redis: set config.keyStore.redis.url, sentinel or cluster. The default is a Redis in the pod itself" -}}
 {{- end -}}
 {{- if or (hasKey (dig "keyStore" dict $settings.config) "kind") (hasKey (dig "keyStore" dict $settings.config) "redis") -}}
-{{- $problems = append $problems "gateway.config.keyStore would be the gateways' alone, and the registry would write elsewhere: set config.keyStore. Of keyStore only cache may differ" -}}
+{{- $problems = append $problems "gateway.config.keyStore applies only to the gateways, so the registry would write to another store: set config.keyStore. Only keyStore.cache may differ" -}}
 {{- end -}}
 {{- if and .root.Values.services.enabled (hasKey $settings.config "identity") -}}
-{{- $problems = append $problems "gateway.config.identity would be the gateways' alone, and the services would believe another: set config.identity" -}}
+{{- $problems = append $problems "gateway.config.identity applies only to the gateways, so the services would reject their requests: set config.identity" -}}
 {{- end -}}
 {{- if and .root.Values.services.enabled (not (hasKey $config "routes")) (include "merchant-gateway.allRoutes" . | fromJsonArray) -}}
-{{- $problems = append $problems "another environment has routes of its own, and the services would not know the default ones: set config.routes" -}}
+{{- $problems = append $problems "another environment overrides routes, so the services would not know the routes of this one: set config.routes" -}}
 {{- end -}}
 {{- if and $settings.autoscaling.enabled (not (kindIs "invalid" $settings.replicas)) -}}
-{{- $problems = append $problems "gateway.autoscaling with gateway.replicas: each would undo the other. Leave replicas null" -}}
+{{- $problems = append $problems "gateway.autoscaling and gateway.replicas contradict each other: set gateway.replicas to null" -}}
 {{- end -}}
 {{- if and $settings.autoscaling.enabled (gt (int $settings.autoscaling.minReplicas) (int $settings.autoscaling.maxReplicas)) -}}
 {{- $problems = append $problems "gateway.autoscaling.minReplicas is above maxReplicas" -}}
 {{- end -}}
 {{- if and $settings.autoscaling.enabled (not (or (dig "requests" "cpu" "" $settings.resources) (dig "limits" "cpu" "" $settings.resources))) -}}
-{{- $problems = append $problems "gateway.autoscaling measures the share of the requested CPU, and none is: set gateway.resources.requests.cpu" -}}
+{{- $problems = append $problems "gateway.autoscaling needs a CPU request: set gateway.resources.requests.cpu" -}}
 {{- end -}}
 {{- $least := include "merchant-gateway.leastReplicas" $settings | int -}}
 {{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $least "name" "gateway.podDisruptionBudget") -}}
@@ -79,45 +79,45 @@
 {{- $log := dig "accessLog" "destination" "stdout" $config -}}
 {{- if ne $log "stdout" -}}
 {{- if not (include "merchant-gateway.outlivesPods" (dict "path" $log "settings" $settings)) -}}
-{{- $problems = append $problems (printf "config.accessLog.destination is %s, which goes with the pod, or cannot be written: name a file below one of gateway.extraVolumeMounts, on a volume that stays (no emptyDir), or stdout" $log) -}}
+{{- $problems = append $problems (printf "config.accessLog.destination is %s, which is lost with the pod or cannot be written: set stdout, or a file below one of gateway.extraVolumeMounts on a persistent volume (no emptyDir)" $log) -}}
 {{- else if not (regexMatch "(^|[^$])[$][{]HOSTNAME[}]" $log) -}}
-{{- $problems = append $problems (printf "config.accessLog.destination is one file for all pods, %s, and each chain of lines would break the others': put ${HOSTNAME}, the pod's name, into it" $log) -}}
+{{- $problems = append $problems (printf "config.accessLog.destination is one file for all pods, %s, so their lines would break each other's hash chain: add ${HOSTNAME}, the name of the pod, to the file name" $log) -}}
 {{- end -}}
 {{- end -}}
 {{- $checkpoints := default dict (dig "accessLog" "checkpoints" dict $config) -}}
 {{- $file := default "" (dig "file" "" $checkpoints) -}}
 {{- if and $file (not (include "merchant-gateway.outlivesPods" (dict "path" $file "settings" $settings))) -}}
-{{- $problems = append $problems (printf "config.accessLog.checkpoints.file is %s, which goes with the pod, or cannot be written: name a file below one of gateway.extraVolumeMounts, on a volume that stays, or leave it out, and the registry keeps them" $file) -}}
+{{- $problems = append $problems (printf "config.accessLog.checkpoints.file is %s, which is lost with the pod or cannot be written: set a file below one of gateway.extraVolumeMounts on a persistent volume, or remove it, so that the registry stores the checkpoints" $file) -}}
 {{- end -}}
 {{- if and (hasKey (include "merchant-gateway.secretsOfPart" (dict "root" .root "part" "gateway") | fromJson) "instanceKey") (not $file) (not $checkpoints.https) (not $checkpoints.syslog) (not (include "merchant-gateway.isWitnessed" (dict "root" .root "checkpoints" $checkpoints))) -}}
-{{- $problems = append $problems "secrets.instanceKey signs checkpoints that are kept nowhere: the registry keeps them with secrets.recordSecret and secrets.witnessKey; or name config.accessLog.checkpoints.file, https or syslog" -}}
+{{- $problems = append $problems "secrets.instanceKey signs checkpoints, but nothing stores them: set secrets.recordSecret and secrets.witnessKey, so that the registry stores them, or set config.accessLog.checkpoints.file, https or syslog" -}}
 {{- end -}}
 {{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" "gateway") | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.hatchProblems" (dict "settings" $settings "name" "gateway" "graceSeconds" (include "merchant-gateway.gatewayGraceSeconds" .)) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.serviceProblems" (dict "settings" $settings) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" "gateway.resources") | fromJsonArray) -}}
 {{- if and (eq $service.type "ClusterIP") $service.externalTrafficPolicy -}}
-{{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: leave it null, or set type" -}}
+{{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: set it to null, or set another type" -}}
 {{- end -}}
 {{- if and (ne $service.type "LoadBalancer") (or $service.loadBalancerClass $service.loadBalancerSourceRanges) -}}
-{{- $problems = append $problems "gateway.service.loadBalancerClass and loadBalancerSourceRanges are of the type LoadBalancer: set type, or leave them out" -}}
+{{- $problems = append $problems "gateway.service.loadBalancerClass and loadBalancerSourceRanges need the type LoadBalancer: set gateway.service.type, or remove them" -}}
 {{- end -}}
 {{- if and $hasTls $settings.plainListener (eq (int $service.httpsPort) (int $service.httpPort)) -}}
-{{- $problems = append $problems "gateway.service.httpsPort and httpPort are the same: a Service has each port once" -}}
+{{- $problems = append $problems "gateway.service.httpsPort and httpPort are the same: choose two ports" -}}
 {{- end -}}
 {{- if and (eq (default "" $service.externalTrafficPolicy) "Cluster") (not $proxies) -}}
-{{- $problems = append $problems "gateway.service.externalTrafficPolicy Cluster replaces every client's address by a node's, so that allowlists and Tor exits mean nothing. Use Local, or a proxy in config.trustedProxies" -}}
+{{- $problems = append $problems "gateway.service.externalTrafficPolicy Cluster replaces the address of every client with that of a node, so allowlists and the Tor check would not work. Use Local, or a proxy in config.trustedProxies" -}}
 {{- end -}}
 {{- $isForIpv6 := or (has "IPv6" $service.ipFamilies) (has $service.ipFamilyPolicy (list "PreferDualStack" "RequireDualStack")) -}}
 {{- if and $isForIpv6 (not (contains ":" $settings.listenAddress)) -}}
-{{- $problems = append $problems "gateway.service gives callers an address of IPv6, on which nobody listens: set gateway.listenAddress to ::" -}}
+{{- $problems = append $problems "gateway.service has an IPv6 address, but the gateway listens only on IPv4: set gateway.listenAddress to ::" -}}
 {{- end -}}
 {{- if and (eq (default "" $service.ipFamilyPolicy) "SingleStack") (gt (len $service.ipFamilies) 1) -}}
-{{- $problems = append $problems "gateway.service.ipFamilyPolicy SingleStack has one of ipFamilies, not two" -}}
+{{- $problems = append $problems "gateway.service.ipFamilyPolicy SingleStack allows only one of ipFamilies: remove one" -}}
 {{- end -}}
 {{- $endsInFront := or $settings.ingress.enabled (and $settings.route.enabled (eq $settings.route.kind "HTTPRoute")) -}}
 {{- if and $endsInFront (not (and $proxies $settings.plainListener)) -}}
-{{- $problems = append $problems "an Ingress or HTTPRoute terminates TLS in front: name its proxies in config.trustedProxies, and keep gateway.plainListener" -}}
+{{- $problems = append $problems "an Ingress or HTTPRoute terminates TLS before the gateway: list its proxies in config.trustedProxies, and keep gateway.plainListener" -}}
 {{- end -}}
 {{- if and $settings.route.enabled (eq $settings.route.kind "TLSRoute") (not $hasTls) -}}
 {{- $problems = append $problems "a TLSRoute passes TLS through: set gateway.tls" -}}
@@ -138,14 +138,14 @@
 {{- if and .live.ingress.enabled $test.ingress.enabled (eq .live.ingress.className $test.ingress.className) -}}
 {{- range .live.ingress.hosts -}}
 {{- if has . $test.ingress.hosts -}}
-{{- $problems = append $problems (printf "live and test have the same Ingress host, %s: requests would go to either. Set environments.….gateway.ingress.hosts" .) -}}
+{{- $problems = append $problems (printf "live and test have the same Ingress host, %s: requests could reach the wrong environment. Set environments.….gateway.ingress.hosts" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .live.route.enabled $test.route.enabled (eq (toJson .live.route.parentRefs) (toJson $test.route.parentRefs)) -}}
 {{- range .live.route.hostnames -}}
 {{- if has . $test.route.hostnames -}}
-{{- $problems = append $problems (printf "live and test have the same route's hostname, %s: requests would go to either. Set environments.….gateway.route.hostnames" .) -}}
+{{- $problems = append $problems (printf "live and test have the same route's hostname, %s: requests could reach the wrong environment. Set environments.….gateway.route.hostnames" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -162,13 +162,13 @@
 {{- $atMost := include "merchant-gateway.podsOf" (dict "share" .maxUnavailable "replicas" $.replicas) | int -}}
 {{- $away := ternary (sub $.replicas $atLeast) $atMost (kindIs "invalid" .maxUnavailable) | int -}}
 {{- if or $both $neither -}}
-{{- printf "%s needs one of maxUnavailable and minAvailable; null is none" $.name -}}
+{{- printf "%s needs exactly one of maxUnavailable and minAvailable: set the other one to null" $.name -}}
 {{- else if and (kindIs "invalid" .maxUnavailable) (ge $atLeast (int $.replicas)) -}}
-{{- printf "%s wants %d of %d pods at all times: no node could ever be drained. Lower minAvailable" $.name $atLeast (int $.replicas) -}}
+{{- printf "%s requires %d of %d pods at all times, so no node could be drained. Lower minAvailable" $.name $atLeast (int $.replicas) -}}
 {{- else if and (kindIs "invalid" .minAvailable) (eq $atMost 0) -}}
-{{- printf "%s lets no pod be away: no node could ever be drained. Raise maxUnavailable" $.name -}}
+{{- printf "%s allows no unavailable pod, so no node could be drained. Raise maxUnavailable" $.name -}}
 {{- else if and (gt (int $.replicas) 1) (ge $away (int $.replicas)) -}}
-{{- printf "%s lets %d of %d pods be away at once: it protects nothing. Lower maxUnavailable, or raise minAvailable" $.name $away (int $.replicas) -}}
+{{- printf "%s allows %d of %d pods to be unavailable at once, so it protects nothing. Lower maxUnavailable, or raise minAvailable" $.name $away (int $.replicas) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -191,12 +191,12 @@
 {{- $problems = concat $problems (include "merchant-gateway.hatchProblems" (dict "settings" $settings "name" .part "graceSeconds" (include "merchant-gateway.storedGraceSeconds" .)) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" (printf "%s.resources" .part)) | fromJsonArray) -}}
 {{- if and (gt (int $settings.replicas) 1) (not (include "merchant-gateway.hasPostgres" .)) -}}
-{{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which one process alone may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}
+{{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which only one process may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}
 {{- end -}}
 {{- $migrations := .root.Values.migrations -}}
 {{- $hasOwner := ne $migrations.registryOwner.existingSecret "" -}}
 {{- if and (eq .part "registry") (ne $hasOwner (ne $migrations.registryUser "")) -}}
-{{- $problems = append $problems "migrations.registryOwner and migrations.registryUser need each other: the owner of the tables grants that user its rights" -}}
+{{- $problems = append $problems "migrations.registryOwner and migrations.registryUser must be set together: the owner of the tables grants rights to that user" -}}
 {{- end -}}
 {{- if and (eq .part "registry") $hasOwner (not (include "merchant-gateway.hasPostgres" .)) -}}
 {{- $problems = append $problems "migrations.registryOwner has no effect without secrets.registryDatabase" -}}

@@ -152,7 +152,7 @@ export class ChainCheck {
     this.#report({
       ...place,
       kind: 'edited',
-      message: `line ${line.sequence} of its chain was changed: its hash does not match`,
+      message: `line ${line.sequence} of the chain was changed: its hash does not match`,
     });
     // Perhaps only the hash of this line was changed. Then the next line matches the hash that is computed here.
     const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
@@ -165,7 +165,7 @@ export class ChainCheck {
     const finding: Finding = {
       ...place,
       kind: 'missing',
-      message: `${rangeText(gap)} of its chain should precede this line`,
+      message: `${rangeText(gap)} of the chain should precede this line`,
     };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };
@@ -182,7 +182,7 @@ export class ChainCheck {
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {
       this.#jump.finding.kind = 'edited';
-      this.#jump.finding.message = `line ${sequence - 1} of its chain was changed: its number is wrong`;
+      this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
     }
     // Removes the gap that the changed number caused. The gap may be absent, because the list was full or out-of-order
     // lines split it.
@@ -205,9 +205,9 @@ export class ChainCheck {
       this.#boundGaps();
     }
     if (gap === undefined && !this.#forgotGap) {
-      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain is repeated` });
+      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of the chain is repeated` });
     } else {
-      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain comes after later lines` });
+      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of the chain comes after later lines` });
     }
   }
 
@@ -226,7 +226,7 @@ export function hintsOf(findings: readonly Finding[], chains: readonly ChainChec
   const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
   return [
     ...secretHint(chains),
-    ...(isLate ? ['some lines come after later lines: are the files in order, oldest first?'] : []),
+    ...(isLate ? ['some lines come after later lines: pass the files in order, oldest first'] : []),
   ];
 }
 
@@ -238,9 +238,9 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
   const [first, ...more] = chains.filter(({ proved, edited }) => proved === 0 && edited > (isProvedAnywhere ? 1 : 0));
   if (first === undefined) return [];
-  if (!isProvedAnywhere) return ['no line could be proved: is the secret correct?'];
+  if (!isProvedAnywhere) return ['no line could be verified: check the secret'];
   const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${more.length} more`}`;
-  return [`no line of ${which} could be proved: did it use an earlier secret? Pass that with a second --secret-file`];
+  return [`no line of ${which} could be verified: if it used an earlier secret, add that with a second --secret-file`];
 }
 
 /** How far signatures and receipts cover a run, which is the lines of one gateway process. */

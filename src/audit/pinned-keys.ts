@@ -42,7 +42,7 @@ export function readPinned(
       ? from - clockToleranceMilliseconds <= at && at <= to
       : from - receiptRoundingMilliseconds <= receivedAt && receivedAt <= to;
   if (!ofName.some((pinned) => isValid(pinned) && isSignedBy(signed, pinned.key)))
-    throw new InvalidNote('the public key that signed it was not valid at its time');
+    throw new InvalidNote('the public key of the signature was not valid at the time of the checkpoint');
   return checkpoint;
 }
 

@@ -105,7 +105,7 @@ export class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} of its run was added: the run ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
+        message: `line ${sequence} of the run was added: the run ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;
@@ -116,13 +116,16 @@ export class SignedRun {
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
-        message: `line ${sequence} of its run is not the line that the next process found and signed at ${timeOf(this.found.by)}`,
+        message: `line ${sequence} of the run is not the line that the next process found and signed at ${timeOf(this.found.by)}`,
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
     if (checkpoint !== undefined && checkpoint.root !== tree.root().toString('hex')) {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
-      return { kind: 'edited', message: `${range} of its run: not what was signed at ${timeOf(checkpoint)}` };
+      return {
+        kind: 'edited',
+        message: `${range} of the run: the content differs from what was signed at ${timeOf(checkpoint)}`,
+      };
     }
     this.proved = checkpoint ?? this.proved;
     if (checkpoint !== undefined && checkpoint.receivedAt !== null) this.witnessed = checkpoint;

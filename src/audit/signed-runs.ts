@@ -175,7 +175,7 @@ export class SignedRuns {
   ): Finding[] {
     const unsigned = chains.flatMap(({ id, newest, isUnderSecret }): Finding[] => {
       if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
-      const message = `the chain ${id} has no signed checkpoint and no secret: anyone could have made it`;
+      const message = `the chain ${id} has no signed checkpoint and no secret, so anyone could have forged it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
     const unlike = this.#unproved(chains);
@@ -202,7 +202,7 @@ export class SignedRuns {
     return [...this.#runs.values()].flatMap(({ newest }): Finding[] => {
       const { run, next, at, place } = newest;
       if (next === undefined || at < this.#since || this.#runs.has(next) || given.has(next)) return [];
-      const message = `the run ${next} is missing, which continues the run ${run} as signed at ${timeOf(newest)}`;
+      const message = `the run ${next} is missing: according to the checkpoint of ${timeOf(newest)}, it continues the run ${run}`;
       return [{ ...place, kind: 'missing', message }];
     });
   }
@@ -217,7 +217,7 @@ export class SignedRuns {
       if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
       const size = signed.signedUpTo(newest.sequence);
       if ((signed.proved?.size ?? 0) >= size) return [];
-      const message = `the lines of the run ${id} begin with line ${signed.first}: the signature of ${rangeText({ from: 1, to: size })} cannot prove them`;
+      const message = `the given lines of the run ${id} begin with line ${signed.first}, so the signature over ${rangeText({ from: 1, to: size })} cannot verify them`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
   }

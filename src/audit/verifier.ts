@@ -135,7 +135,7 @@ export class Verifier {
 
   #begin(line: SealedLine, place: Position, isFirst: boolean): ChainCheck {
     if (line.checkpoint?.algorithm === 'sha256' && this.#hasSecret) {
-      const message = 'the chain that begins here is hashed without the secret: anyone could have made it';
+      const message = 'the chain that begins here is hashed without the secret, so anyone could have forged it';
       this.#findings.report({ ...place, kind: 'unkeyed', message });
     }
     const reason = line.checkpoint?.reason;
@@ -196,7 +196,7 @@ export class Verifier {
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
-        const message = `line ${sequence} of its chain is not the line that the next process found`;
+        const message = `line ${sequence} of the chain is not the line that the next process found`;
         this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
@@ -251,7 +251,7 @@ export class Verifier {
   #judgeEnd(chain: ChainCheck, areAll: boolean): void {
     const { newest } = chain;
     if (chain.lost > 0)
-      this.#notes.push(`the chain ${chain.id} reports lines that were lost because memory had no room: ${chain.lost}`);
+      this.#notes.push(`the gateway lost lines of the chain ${chain.id}: its memory buffer was full: ${chain.lost}`);
     if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
       this.#notes.push(
         `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
@@ -272,7 +272,8 @@ export class Verifier {
     else if (this.#options.running && this.#mayRun(chain))
       this.#notes.push(`${where} has not ended yet: missing lines ${end} cannot be detected`);
     else {
-      const message = `its chain has no end checkpoint: later lines were cut off, or its process was killed or still runs`;
+      const message =
+        'the chain has no end checkpoint: later lines were removed, or the gateway was killed or still runs';
       this.#findings.report({ ...newest.place, kind: 'truncated', message });
     }
   }
@@ -291,7 +292,7 @@ export class Verifier {
       this.#notes.push(...signed.notes);
     } else if (chains.some(({ isTree }) => isTree)) {
       this.#notes.push(
-        'without signed checkpoints a chain detects accidents, not attacks: add --checkpoints and --public-key',
+        'without signed checkpoints, the chain detects accidental damage but not attacks: add --checkpoints and --public-key',
       );
     }
   }

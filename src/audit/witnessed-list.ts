@@ -73,7 +73,7 @@ export class WitnessedList {
     return this.#unknownHeads === 0
       ? []
       : [
-          `${counted(this.#unknownHeads, 'head')} of the witness's list could not be compared, because no given key has signed it: add the former public key with --witness-key`,
+          `${counted(this.#unknownHeads, 'head')} of the witness's list could not be compared, because no signature matches a given key: add the former public key with --witness-key`,
         ];
   }
 

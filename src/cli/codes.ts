@@ -23,8 +23,8 @@ export function describeCode(code: string): DescribedCode | null {
 /** Creates the command `codes`, which says what the codes of the access log mean and what to do. */
 export function codesCommand({ out }: Pick<CommandIo, 'out'>): Command {
   return new Command('codes')
-    .description('say what a code of the access log means, and what to do')
-    .addArgument(new Argument('[code]', 'one code; all of them without it').choices(Object.keys(remedies)))
+    .description('explain a code of the access log, and what to do about it')
+    .addArgument(new Argument('[code]', 'the code to explain (default: all codes)').choices(Object.keys(remedies)))
     .option('--json', 'print JSON')
     .action((code: string | undefined, { json }: { readonly json?: true }) => {
       const all = Object.keys(remedies).flatMap((one) => describeCode(one) ?? []);

@@ -33,7 +33,7 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
     )
     .option('--config <file>', 'configuration file (default: built-in defaults)')
     .addOption(
-      new Option('--for <command>', 'fail on problems that would keep this command from starting').choices(
+      new Option('--for <command>', 'also fail on problems with which this command would not start').choices(
         serverCommands,
       ),
     )

@@ -14,8 +14,10 @@ export function databaseCommand(io: CommandIo): Command {
   const command = new Command('database').description('migrate or back up a database');
   command
     .command('migrate')
-    .description('migrate the database of a part to the current schema; the part also does this when it starts')
-    .addArgument(new Argument('<part>', 'the part whose database is migrated').choices(parts))
+    .description(
+      'migrate the database of the registry or the services to the current schema; they also do this when they start',
+    )
+    .addArgument(new Argument('<part>', 'registry or services').choices(parts))
     .option('--config <file>', 'configuration file')
     .option('--create', 'create the database if it does not exist or has no tables')
     .option(
@@ -26,7 +28,9 @@ export function databaseCommand(io: CommandIo): Command {
     .action(async (part: Part, options: MigrateOptions) => {
       const { grantTo } = options;
       if (part !== 'registry' && grantTo !== undefined) {
-        throw new OperatorError('--grant-to is only for the registry: no other part has events.');
+        throw new OperatorError(
+          '--grant-to is only for the database of the registry, because only the registry has events.',
+        );
       }
       await migrate(part, loadConfig({ file: options.config }), options);
       const granted = grantTo === undefined ? '' : ` The user ${grantTo} has the rights of a running registry.`;
@@ -38,8 +42,8 @@ export function databaseCommand(io: CommandIo): Command {
     });
   command
     .command('backup')
-    .description('copy the SQLite database of a part to a new file; the database may be in use')
-    .addArgument(new Argument('<part>', 'the part whose database is copied').choices(parts))
+    .description('copy the SQLite database of the registry or the services to a new file; the database may be in use')
+    .addArgument(new Argument('<part>', 'registry or services').choices(parts))
     .requiredOption('--to <file>', 'the new file, in an existing directory')
     .option('--config <file>', 'configuration file')
     .option('--json', 'print only JSON')

@@ -24,7 +24,7 @@ export function gatewayCommand(): Command {
     .option('--config <file>', 'configuration file')
     .option(
       '--workers <number>',
-      'number of processes that share the ports; each has its own limits and access log',
+      'number of processes that share the ports; each process has its own limits and access log',
       countIn,
       1,
     )
@@ -56,7 +56,7 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
     await runPrimary(config, log, workers);
   } else {
     await runGateway(fitted, { log, build }, true, ({ addresses }) => {
-      log.info(addresses, 'the gateway takes requests');
+      log.info(addresses, 'the gateway accepts requests');
     });
   }
 }

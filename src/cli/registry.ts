@@ -58,7 +58,9 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   let running: RunningRegistry | null = null;
   const warnOfSharedToken = (): void => {
     if (bootstrap === 'on')
-      log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
+      log.warn(
+        'the shared token of registry.tokenFile is still accepted although an owner exists; set registry.bootstrap to off',
+      );
   };
   const { console: at } = config.registry;
   const certFile = listen.certFile ?? at?.listen.certFile ?? null;
@@ -120,7 +122,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     if (isOwned) warnOfSharedToken();
     if (bootstrap === 'off' && !isOwned)
       log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
-    log.info({ url: registry.url, console: registry.consoleUrl }, 'the registry takes requests');
+    log.info({ url: registry.url, console: registry.consoleUrl }, 'the registry accepts requests');
   });
 }
 

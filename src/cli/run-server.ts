@@ -157,7 +157,7 @@ export async function drainGateway(
 ): Promise<void> {
   await gateway.drain();
   const left = accessLog.heldBytes();
-  if (left > 0) throw new Error(`the end of the access log could not be written: ${left} bytes are lost`);
+  if (left > 0) throw new Error(`the last ${left} bytes of the access log could not be written and are lost`);
 }
 
 /** The logger of a server that starts, and its build. */

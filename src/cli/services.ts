@@ -26,7 +26,7 @@ async function services({ config: file, create }: { readonly config?: string; re
     running = services;
     closeLater(() => services.close());
     const { url, operatorsUrl } = services;
-    log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services take requests');
+    log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services accept requests');
     if (operatorsUrl === null)
       log.warn(
         "the operators' API is off, so wallets cannot be created or funded: set services.operators.registryKeys or tokenFile",

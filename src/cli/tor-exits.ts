@@ -69,7 +69,7 @@ async function status({ config: file, json }: Options, io: CommandIo): Promise<v
   const config = loadConfig({ file });
   await withList(config, io, (exits) => {
     show(exits.status(), json, io);
-    if (!config.torExits.enabled) io.err(`No gateway asks it: ${switchedOff}\n`);
+    if (!config.torExits.enabled) io.err(`Gateways do not use the list: ${switchedOff}\n`);
     if (!exits.status().available) throw new OperatorError(noList);
   });
 }
@@ -89,14 +89,15 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     if (json === true) io.out(`${printableJson(result)}\n`);
     else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
     if (isExit === null) throw new OperatorError(noList);
-    if (isExit && !config.torExits.enabled) throw new OperatorError(`Gateways accept its requests: ${switchedOff}`);
+    if (isExit && !config.torExits.enabled)
+      throw new OperatorError(`Gateways accept requests from this address: ${switchedOff}`);
     if (isExit) throw new OperatorError(`Gateways reject requests from ${address.text} (tor_blocked).`);
   });
 }
 
 const switchedOff = 'torExits.enabled is false.';
 const noList =
-  'The Tor exit list is missing or too old: see tor-exits status, and read the sources with tor-exits refresh.';
+  'The Tor exit list is missing or too old: run tor-exits status to see why, and tor-exits refresh to read the sources.';
 
 /** Opens the list with the contents that gateways use, runs `act`, and closes the list. */
 async function withList(

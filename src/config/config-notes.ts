@@ -100,7 +100,7 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
  */
 function needsSecret(path: string): Problem {
   const message =
-    'requires keys.recordSecretFile, with which gateways and the registry authenticate each other; expected null';
+    'requires keys.recordSecretFile, because the gateways and the registry authenticate their messages with it; expected null';
   return { path, message };
 }
 

@@ -148,7 +148,7 @@ export async function readToken(file: string, what: string): Promise<string> {
 export async function readSecretLines(file: string, what: string, minBytes: number): Promise<readonly Buffer[]> {
   const lines = (await secretIn(file, what)).toString('latin1').split(/\r?\n/);
   if (lines.length > 2 || new Set(lines).size < lines.length)
-    throw new OperatorError(`${what} ${file} must have one line, or two different lines.`);
+    throw new OperatorError(`${what} ${file} must have one secret in one line, or two different secrets in two lines.`);
   const secrets = lines.map((line) => Buffer.from(line, 'latin1'));
   if (secrets.some((secret) => secret.length < minBytes))
     throw new OperatorError(`${what} ${file} has a line that is shorter than ${minBytes} bytes.`);

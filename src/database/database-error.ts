@@ -36,7 +36,7 @@ export function isUniqueViolation(error: unknown): boolean {
 
 /** Cause and remedy of a failure for the operator, by Node error code or SQLSTATE. */
 const remedies: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there; start PostgreSQL or correct host and port',
+  ECONNREFUSED: 'connection refused; start PostgreSQL or correct host and port',
   ENOTFOUND: 'its host name does not exist; correct the host',
   EAI_AGAIN: 'its host name cannot be resolved now; check the name server',
   ETIMEDOUT: 'it does not respond; check host, port and firewall',
@@ -44,7 +44,7 @@ const remedies: Readonly<Record<string, string>> = {
   ENETUNREACH: 'it cannot be reached; check host and network',
   ECONNRESET: 'it closed the connection; check its log',
   '28P01': 'it rejects the password; correct user and password',
-  '28000': 'it does not admit this user from this host; check its pg_hba.conf',
+  '28000': 'it rejects this user from this host; check its pg_hba.conf',
   '3D000': 'there is no such database; create it first',
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or close some',

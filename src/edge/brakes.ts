@@ -33,19 +33,19 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while unthrottled sources exceed throttle.totalBadKeys in total, so that all share log lines and look-ups.',
+    '1 while unthrottled sources together exceed throttle.totalBadKeys, so that all sources share log lines and key lookups.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );
   metrics.counterByWord(
     'gateway_throttled_lookups_refused_total',
-    'Look-ups of unknown keys refused to throttled sources, by reason: checksum (invalid) or budget (exhausted).',
+    'Key lookups refused to throttled sources, by reason: checksum (of the key is wrong) or budget (of lookups is used up).',
     'reason',
     () => ({ ...(throttle?.refusedLookups ?? { checksum: 0, budget: 0 }) }),
   );
   metrics.counterByWord(
     'gateway_access_log_shared_requests_total',
-    'Requests aggregated into shared lines: throttled (per source), sources (of several), reserve (disk nearly full).',
+    'Requests without an access log line of their own, by kind of the shared line: throttled (one source), sources (several sources) or reserve (disk nearly full).',
     'reason',
     () => {
       const { throttled, sources, reserve } = sharedLines.stats;

@@ -66,7 +66,7 @@ export class NotSignedByRun extends InvalidNote {
     readonly instance: NoteKey,
     readonly checkpoint: ReadCheckpoint,
   ) {
-    super('the key of its run has not signed it');
+    super('no signature matches the key of the run');
   }
 }
 
@@ -78,7 +78,7 @@ export function readCheckpoint(note: string, instances: readonly NoteKey[]): Rea
   const signed = parseNote(note);
   const checkpoint = parseText(signed.text);
   const instance = instances.find((key) => key.name === checkpoint.name && isSignedBy(signed, key));
-  if (instance === undefined) throw new InvalidNote('no given public key has signed it');
+  if (instance === undefined) throw new InvalidNote('no signature matches a given public key');
   if (!isSignedBy(signed, checkpoint.runKey)) throw new NotSignedByRun(instance, checkpoint);
   return checkpoint;
 }

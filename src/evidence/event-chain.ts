@@ -43,7 +43,7 @@ export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner,
 /** Parses a signed position and hash of the chain, and verifies the signature. @throws InvalidNote */
 export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'events'): ChainHead {
   const signed = parseNote(note);
-  if (!isSignedBy(signed, key)) throw new InvalidNote('the given key has not signed it');
+  if (!isSignedBy(signed, key)) throw new InvalidNote('no signature matches the given key');
   const [origin, size = '', root = '', ...more] = signed.text.slice(0, -1).split('\n');
   const hash = Buffer.from(root, 'base64').toString('hex');
   const isWhole = more.length === 0 && /^(?:0|[1-9]\d{0,14})$/.test(size) && hashForm.test(hash);

@@ -67,7 +67,7 @@ export function signListHead({ size, root }: ListHead, witness: NoteSigner): str
  */
 export function readListHead(note: string, witness: NoteKey): ListHead {
   const signed: SignedNote = parseNote(note);
-  if (!isSignedBy(signed, witness)) throw new InvalidNote('the given key of the witness has not signed it');
+  if (!isSignedBy(signed, witness)) throw new InvalidNote('no signature matches the given key of the witness');
   const [origin, size = '', root = '', ...more] = signed.text.slice(0, -1).split('\n');
   if (origin !== listName(witness.name) || more.length > 0 || !/^(?:0|[1-9]\d{0,14})$/.test(size))
     throw new InvalidNote('expected the head of a list of checkpoints');

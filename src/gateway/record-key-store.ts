@@ -104,9 +104,9 @@ export class RecordKeyStore implements KeyStore {
 
 function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: RecordRead<CompiledMerchant>): KeyLookup {
   const { merchantId } = record;
-  if (merchant.record === null) throw new KeyStoreUnavailable(`there is no record of merchant ${merchantId}`);
+  if (merchant.record === null) throw new KeyStoreUnavailable(`the record of merchant ${merchantId} is missing`);
   if (merchant.record.merchantId !== merchantId) {
-    throw new KeyStoreUnavailable(`the record of merchant ${merchantId} is another merchant's`);
+    throw new KeyStoreUnavailable(`the record of merchant ${merchantId} contains the id of another merchant`);
   }
   return {
     credential: joinCredential(record, merchant.record),

@@ -74,7 +74,7 @@ export const requestRules = [
     status: 401,
     message: 'Test API keys are not valid in production',
     passes: (facts) => facts.environment !== 'live' || facts.keyFormat === 'live',
-    reason: () => 'the key is a test key, and this gateway serves live',
+    reason: () => 'the key is a test key, but this gateway accepts only live keys',
   },
   {
     // Rejects live keys in the sandbox, so that nobody can try there whether a live key works (spec 5.4).
@@ -82,7 +82,7 @@ export const requestRules = [
     status: 401,
     message: 'Live API keys are not valid in this environment',
     passes: (facts) => facts.environment !== 'test' || facts.keyFormat === 'test',
-    reason: () => 'the key is a live key, and this gateway serves test',
+    reason: () => 'the key is a live key, but this gateway accepts only test keys',
   },
 ] as const satisfies readonly RequestRule[];
 
@@ -127,7 +127,7 @@ export const credentialRules = [
     message: 'IP address not allowed',
     passes: (facts, { ipAllowlist }) => ipAllowlist === null || ipAllowlist.admits(facts.clientAddress),
     reason: ({ clientAddress }, { ipAllowlist }) =>
-      `${clientAddress.text} is in none of the ${ipAllowlist?.size ?? 0} allowlist ranges`,
+      `${clientAddress.text} is not in the IP allowlist of the merchant, which has ${ipAllowlist?.size ?? 0} ranges`,
   },
   {
     code: 'origin_not_allowed',

@@ -44,7 +44,7 @@ const ofDenials = {
     concerns: 'merchant',
   },
   key_unknown: {
-    meaning: 'No key store record belongs to this key.',
+    meaning: 'The key store has no record of this key.',
     remedy:
       'Check the key for a typing error, or create a new one in the dashboard. Operators: gateways and registry must use the same pepper (keys.pepperFile).',
     concerns: 'both',
@@ -89,7 +89,7 @@ const ofErrors = {
   malformed_request: {
     meaning: 'The request violates RFC 9112. The key was not checked.',
     remedy:
-      'Use a common HTTP client or a later version of it. Something between client and gateway may also break requests.',
+      'Use a common HTTP client, or a newer version of it. A proxy between client and gateway may also damage requests.',
     concerns: 'both',
   },
   invalid_host: {
@@ -103,13 +103,13 @@ const ofErrors = {
     concerns: 'operator',
   },
   invalid_path: {
-    meaning: 'The path could leave its route or split a segment.',
+    meaning: 'The path has empty, dot or encoded segments, which an upstream could map to another route.',
     remedy:
       'Send the documented path: no empty segments, no dot segments, and no encoded slash, backslash or percent sign.',
     concerns: 'merchant',
   },
   not_found: {
-    meaning: 'No route matches the exact path. Only requests with a valid key get this.',
+    meaning: 'No route matches the exact path. Requests without a valid key get 401 instead.',
     remedy:
       'Compare the path with the API description, letter by letter. Operators: the option routes lists the paths.',
     concerns: 'both',
@@ -136,7 +136,8 @@ const ofErrors = {
     concerns: 'both',
   },
   throttled: {
-    meaning: 'This address sent many requests without a valid key, and this key is not known to be valid.',
+    meaning:
+      'This address sent many requests without a valid key. For a while, only its requests with a known valid key are accepted.',
     remedy: 'Correct the key, and wait as many seconds as retry-after says.',
     concerns: 'merchant',
   },
@@ -152,13 +153,14 @@ const ofErrors = {
     concerns: 'both',
   },
   client_closed: {
-    meaning: 'Only in the log: the client disconnected, or the gateway disconnected a slow client.',
-    remedy: 'Let the client wait longer and read at once. Look up whether a payout was made before you repeat it.',
+    meaning: 'The client disconnected, or the gateway disconnected a slow client. Only the access log has this code.',
+    remedy:
+      'Raise the timeout of the client, and read responses without delay. Check whether a payout was made before you repeat it.',
     concerns: 'merchant',
   },
   internal_error: {
-    meaning: 'An unexpected failure; the log of the gateway has it.',
-    remedy: 'Report the logged failure as a defect. Merchants: quote x-request-id to support.',
+    meaning: 'The gateway failed unexpectedly. Its log has the details.',
+    remedy: 'Report the logged error as a bug. Merchants: give the x-request-id of the response to support.',
     concerns: 'operator',
   },
   upstream_failed: {
@@ -174,7 +176,8 @@ const ofErrors = {
   },
   key_store_unavailable: {
     meaning: 'The key store is unavailable, or a record in it is malformed.',
-    remedy: 'Look up the reason of the log line in the page about failure modes. Merchants: repeat after retry-after.',
+    remedy:
+      'Find the reason of the log line in docs/failure-modes.md. Merchants: retry after as many seconds as retry-after says.',
     concerns: 'operator',
   },
   access_log_unavailable: {
@@ -184,11 +187,11 @@ const ofErrors = {
   },
   overloaded: {
     meaning: 'The gateway is overloaded and sheds load.',
-    remedy: 'Add gateway processes or CPU. Merchants: repeat after retry-after.',
+    remedy: 'Add gateway processes or CPU. Merchants: retry after as many seconds as retry-after says.',
     concerns: 'operator',
   },
   upstream_busy: {
-    meaning: 'The upstream has maxInFlight requests, or this merchant has too large a share of them.',
+    meaning: 'The upstream has reached maxInFlight, or this merchant has used its fair share of it.',
     remedy:
       'Send fewer requests at once. Operators: find out why the service is slow, or raise maxInFlight of the upstream.',
     concerns: 'both',

@@ -5,7 +5,7 @@ const unclear = 'The change may have been made even without a success response: 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'With the shared token: a name that the event notes as claimed',
+  description: 'The name of the caller in the event, with the shared token only; it is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -31,7 +31,9 @@ export const registryDescription: ApiDescription = {
   otherResponses: (route) =>
     isRead(route)
       ? {}
-      : { 202: "Stored, but not yet in the gateways' store, or possibly unknown to an unidentified gateway" },
+      : {
+          202: "Stored in the database, but not yet in the gateways' key store, or a gateway that the registry does not know may still use the old record",
+        },
 };
 
 function failuresOf(route: DescribedRoute): Record<number, string> {
@@ -39,13 +41,13 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The role of the caller lacks the permission, which details name, or a web page of another origin sent the request',
+    403: 'The role of the caller lacks the permission (named in details), or a web page of another origin sent the request',
     404: 'The record does not exist',
     409: 'The state of the record does not allow this request',
     ...(takesBody
       ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
       : {}),
-    421: 'The Host header has no host of this API',
+    421: 'The Host header is not a host of this API',
     422: 'Invalid fields; data.errors lists each of them',
     429: 'Too many failed attempts from this address',
     500: 'An unexpected error',

@@ -145,7 +145,7 @@ function isProtected(peer: IpAddress | null, proxies: IpRanges): boolean {
 function foreignHost(): Refusal {
   return new Refusal(
     421,
-    'The Host header has no host of this API: use one of its certificate, or add the host to registry.hosts',
+    'The Host header is not a host of this API: use a host of its certificate, or add the host to registry.hosts',
   );
 }
 

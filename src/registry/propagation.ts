@@ -72,7 +72,7 @@ export function followChanges(sources: PropagationSources): Confirmation {
 
 /** Creates the entry for gateways that may use records but are missing in the roster, for example after a restore. */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
-  const host = 'gateways that this database may have forgotten';
+  const host = 'gateways that are not in the restored database';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 

@@ -68,12 +68,12 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_roster_complete',
-    '1 while the roster has every gateway that may use a record; 0 while it may lack one, and no change is in force.',
+    '1 while the roster has every gateway that may use cached records; 0 while a gateway may be missing, so that no change is in force.',
     async () => Number((await knownGateways(sources)).isComplete),
   );
   metrics.gauge(
     'registry_held_back_records',
-    'Keys and merchants that stay inactive after the database was restored, until an operator lifts each one.',
+    'Keys and merchants held inactive after a restore of the database, until an operator lifts them (restores lift).',
     async () => {
       const held = database.selectFrom('held_back').select((it) => it.fn.countAll<number>().as('count'));
       return (await held.executeTakeFirstOrThrow()).count;
@@ -104,7 +104,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_webhooks_undelivered',
-    'Webhooks that were given up, or that their target has not accepted for ten minutes.',
+    'Webhooks that were given up, or that could not be delivered for ten minutes.',
     async () => countUndelivered(database, sources.clock.now()),
   );
   metrics.gauge(
@@ -122,7 +122,7 @@ export function addRegistryMetrics(
   );
   metrics.counter(
     'registry_usage_batches_total',
-    'Batches of usage that gateways have sent to this process, by what happened to them.',
+    'Batches of request counts from gateways that this process has received, by result.',
     ['result'],
     () => Object.entries(usageBatches?.results ?? {}).map(([result, value]) => ({ labels: { result }, value })),
   );
@@ -133,7 +133,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_repair_paused',
-    '1 while this process skips missing records, because each repair makes Redis evict others; otherwise 0.',
+    '1 while this process does not repair missing records, because a full Redis would evict other records; otherwise 0.',
     () => Number(projector.repairCounts.isPaused),
   );
   metrics.counter(
@@ -144,7 +144,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_records_all_compared_timestamp_seconds',
-    'When this process last finished comparing every record with the database; NaN before the first time.',
+    'Time at which this process last finished comparing every record with the database, in seconds since 1970; NaN before the first time.',
     () => (projector.repairCounts.sweptAt ?? NaN) / 1_000,
   );
 }

@@ -53,7 +53,8 @@ export class RetentionTask {
       return isMore;
     } catch (error) {
       // Logs only the first failure, because an outage of an hour causes many attempts.
-      if (!this.#hasFailed) logger?.warn({ err: error }, `old ${what} could not be deleted; retrying`);
+      if (!this.#hasFailed)
+        logger?.warn({ err: error }, `${what} past their retention period could not be deleted; retrying`);
       this.#hasFailed = true;
       onFailure?.();
       return false;

@@ -38,7 +38,7 @@ export class ApiMetrics {
     });
     this.#durations = new Histogram({
       name: `${part}_request_duration_seconds`,
-      help: 'Time from the headers of a request to the end of its response, by route.',
+      help: 'Seconds from the headers of a request to the end of its response, by route.',
       labelNames: ['route'],
       buckets,
       registers,

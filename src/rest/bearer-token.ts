@@ -26,7 +26,7 @@ export async function readToken(
   const token = (await readOperatorFile(file, 'The token file', mostTokenBytes, alwaysSecret)).toString('utf8').trim();
   if (token.length < shortestToken || !tokenForm.test(token)) {
     throw new OperatorError(
-      `The token file ${file} must hold one token of at least ${shortestToken} letters, digits and . _ ~ + / = -.`,
+      `The token file ${file} must contain one token of at least ${shortestToken} letters, digits and . _ ~ + / = -.`,
     );
   }
   return token;

@@ -118,7 +118,7 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_ledger_mismatched_wallets',
-    'Wallets whose balance was not the sum of their entries at the last check; NaN before the first check.',
+    'Wallets whose balance differed from the sum of their ledger entries at the last check; NaN before the first check.',
     () => ledger.state?.mismatchedWallets ?? NaN,
   );
   metrics.gauge(
@@ -128,17 +128,17 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_ledger_checked_timestamp_seconds',
-    'When this process last compared every balance with the ledger; NaN before the first check.',
+    'Time at which this process last compared every balance with the ledger, in seconds since 1970; NaN before the first check.',
     () => (ledger.state?.checkedAt ?? NaN) / 1_000,
   );
   metrics.gauge(
     'services_operator_events_waiting',
-    'Events about operators that the registry does not have yet; NaN before the first count.',
+    'Events about operators that were not sent to the registry yet; NaN before the first count.',
     () => operatorEvents.waiting?.count ?? NaN,
   );
   metrics.gauge(
     'services_operator_events_oldest_timestamp_seconds',
-    'When the oldest of these events was stored; NaN without any.',
+    'Time at which the oldest event that was not sent to the registry yet was stored, in seconds since 1970; NaN if all were sent.',
     () => (operatorEvents.waiting?.oldestAt ?? NaN) / 1_000,
   );
 }

@@ -97,26 +97,26 @@ export class GatewayMetrics {
     for (const result of ['replaced', 'refused']) this.#tlsReloads.inc({ result }, 0);
     this.#whole = this.#histogram({
       name: 'gateway_request_duration_seconds',
-      help: 'Time from the headers of a request to the end of its response, by route.',
+      help: 'Seconds from the headers of a request to the end of its response, by route.',
       label: 'route',
       buckets,
     });
     this.#decision = this.#histogram({
       name: 'gateway_decision_duration_seconds',
-      help: 'Time from the headers of a request to the decision, including the key lookup.',
+      help: 'Seconds from the headers of a request to the decision, including the key lookup.',
       label: null,
       buckets: shortBuckets,
     });
     this.#lookup = this.#histogram({
       name: 'gateway_key_lookup_duration_seconds',
-      help: 'Duration of key lookups, by source of the record: store, cache, stale, or unavailable.',
+      help: 'Duration of key lookups in seconds, by source of the record: store, cache, stale, or unavailable.',
       label: 'source',
       words: ['store', 'cache', 'stale', 'unavailable'],
       buckets: shortBuckets,
     });
     this.#upstream = this.#histogram({
       name: 'gateway_upstream_duration_seconds',
-      help: "Time to an upstream's response headers, by upstream.",
+      help: 'Seconds until the response headers of an upstream, by upstream.',
       label: 'upstream',
       buckets,
     });
@@ -256,7 +256,7 @@ export class GatewayMetrics {
     );
     this.gauge(
       'gateway_access_log_checkpoint_age_seconds',
-      'Seconds since the newest written checkpoint was signed, at the destination furthest behind.',
+      'Seconds since the newest written checkpoint was signed, at the destination with the oldest checkpoint.',
       () => (status()?.ageMilliseconds ?? 0) / 1000,
       'max',
     );

@@ -49,7 +49,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   });
   gauge(
     'gateway_tor_list_age_seconds',
-    'Age of the newest Tor exit list by its own date; without a date, since its source confirmed it.',
+    'Seconds since the date in the newest Tor exit list; for a list without a date, since its source confirmed it.',
     [],
     (it, list) => {
       if (list.ageSeconds === null) it.remove();
@@ -58,7 +58,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   );
   gauge(
     'gateway_tor_list_source_age_seconds',
-    "Age of this source's list, determined likewise.",
+    'Seconds since the date in the list of this source; for a list without a date, since the source confirmed it.',
     ['source'],
     (it, list) => {
       for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);
@@ -74,7 +74,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   );
   gauge(
     'gateway_tor_list_left_out',
-    'Reserved addresses omitted from the list of this source.',
+    'Addresses in reserved ranges that were omitted from the list of this source.',
     ['source'],
     (it, list) => {
       for (const { source, leftOut } of list.sources) it.set({ source }, leftOut);
@@ -82,7 +82,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   );
   new Counter({
     name: 'gateway_tor_list_refusals_total',
-    help: 'Lists that this process could not fetch, or rejected, by source and reason.',
+    help: 'Tor exit lists that this process could not fetch, or rejected, by source and reason.',
     labelNames: ['source', 'reason'],
     registers: [register],
     collect() {

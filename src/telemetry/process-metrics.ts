@@ -27,7 +27,7 @@ const unknownBuild: Build = { version: 'unknown', config: 'unknown' };
 function registerBuild(registry: Registry, part: string, { version, config }: Build): void {
   new Gauge({
     name: `${part}_build_info`,
-    help: '1; labels: the product version, the Node version, and the configuration digest.',
+    help: 'Always 1. The labels are the product version, the Node version and the digest of the configuration.',
     labelNames: ['version', 'node', 'config'],
     aggregator: 'max',
     registers: [registry],

@@ -53,7 +53,7 @@ export class ServerTls {
         if (result === 'refused') {
           log?.error({ option, problem }, 'the new certificate cannot be used; the previous one stays in use');
         } else if (result === 'replaced') log?.info({ option }, 'the new certificate is in use');
-        else log?.info({ option }, 'the certificate files are again those in use');
+        else log?.info({ option }, 'the certificate files are valid again and match the certificate in use');
       },
       warn: (warning, isOver) => {
         log?.[isOver ? 'error' : 'warn']({ option }, warning);

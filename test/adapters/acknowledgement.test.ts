@@ -9,7 +9,7 @@ function reply(message: string): Error {
 t.test('only the latest reply of a server that refuses writes shows that it may have been replaced', (t) => {
   let now = 0;
   const acknowledgement = new AcknowledgementState({ now: () => now }, 1_000);
-  const takesNone = "the store does not accept this gateway's acknowledgements";
+  const takesNone = 'Redis does not accept writes of this gateway, which it needs to acknowledge changes';
   t.equal(acknowledgement.reason, null, 'before the first acknowledgement');
   acknowledgement.put({ wall: 0, monotonic: performance.now() });
   acknowledgement.failed(reply("READONLY You can't write against a read only replica."));

@@ -120,7 +120,7 @@ t.test('an HTTPS endpoint gets each checkpoint as JSON, which counts as stored o
   ]);
   for (const status of [302, 307, 400, 404, 500, 503]) {
     endpoint.status = status;
-    t.equal(await place.keep(line), `the endpoint responds with ${status}`);
+    t.equal(await place.keep(line), `the endpoint responded with status ${status}`);
   }
   t.equal(endpoint.posts.length, 7, 'no redirect was followed');
   endpoint.status = 204;
@@ -211,7 +211,7 @@ t.test(
     const log = openLog(`${directory}/access.log`, { checkpoints });
     await until(() => endpoint.posts.length > 0 && messagesIn(syslog.received[0] ?? '').length > 0);
     await until(() => told.length > 1);
-    t.match(told[1], [{ place: endpoint.url, problem: 'the endpoint responds with 507' }, /cannot be written/]);
+    t.match(told[1], [{ place: endpoint.url, problem: 'the endpoint responded with status 507' }, /cannot be written/]);
     t.match(endpoint.posts[0]?.headers.authorization, `Bearer ${token}`);
     t.match(syslog.received[0], new RegExp(` ${hostname()} merchant-gateway `));
     endpoint.status = 200;
@@ -248,12 +248,12 @@ t.test('each destination stores the checkpoints of a log, independently of the o
   });
   const log = openLog(`${t.testdir()}/access.log`, { checkpoints });
   await until(() => messagesIn(syslog.received[0] ?? '').length > 1 && checkpoints.status.problem !== null);
-  t.equal(checkpoints.status.problem, `${endpoint.url}: the endpoint responds with 503`);
+  t.equal(checkpoints.status.problem, `${endpoint.url}: the endpoint responded with status 503`);
   endpoint.status = 200;
   log.write(requestLine());
   await until(() => checkpoints.status.problem === null);
   t.same(problems, [
-    [endpoint.url, 'the endpoint responds with 503'],
+    [endpoint.url, 'the endpoint responded with status 503'],
     [endpoint.url, null],
   ]);
   await log.close(500);

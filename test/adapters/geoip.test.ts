@@ -117,8 +117,8 @@ t.test('a file that is not such a database stops the start with a sentence that 
     ['countryFile', 'cut.mmdb', /cut\.mmdb cannot be used: it is not a complete database in MaxMind format/],
     ['countryFile', 'page.mmdb', /page\.mmdb cannot be used: it is not a complete database/],
     ['countryFile', 'empty.mmdb', /empty\.mmdb cannot be used: it is not a complete database/],
-    ['anonymousIpFile', 'country.mmdb', /country\.mmdb cannot be used: it is of the type "Test-Country"/],
-    ['asnFile', 'country.mmdb', /^The database of autonomous systems .* is of the type "Test-Country"/],
+    ['anonymousIpFile', 'country.mmdb', /country\.mmdb cannot be used: its type is "Test-Country"/],
+    ['asnFile', 'country.mmdb', /^The database of autonomous systems .* its type is "Test-Country"/],
   ];
   for (const [option, name, sentence] of rows) {
     const error: unknown = await open(t, { [option]: path.join(directory, name) }).catch((reason: unknown) => reason);

@@ -146,7 +146,7 @@ t.test('a new server is not read if its witnesses do not confirm that it is the 
   reply(false);
   await beat;
   t.equal(standing.proof, null);
-  t.match(standing.reason, /^nothing shows that this Redis server is still the master/);
+  t.match(standing.reason, /^cannot verify that this Redis server is still the master/);
   t.notOk(standing.isJudgedSoon, 'requests do not wait any longer');
 });
 

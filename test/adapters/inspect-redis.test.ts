@@ -54,9 +54,9 @@ t.test('every obstacle to using Redis is named', { skip: withoutRedis }, async (
       { url: `redis://127.0.0.1:${secure.port}` },
       /redis\.url: Redis at \S+ uses TLS, but TLS is not configured: write rediss:/,
     ],
-    [{ url: atSecure }, /redis\.caFile: .* is not signed by a trusted authority/],
+    [{ url: atSecure }, /redis\.caFile: .* is not signed by a trusted CA/],
     [{ url: `rediss://127.0.0.1:${secure.port}`, ca }, /redis\.url: .* its certificate is for another host name/],
-    [{ url: `redis://127.0.0.1:${closed}` }, /redis\.url: .* nothing listens there/],
+    [{ url: `redis://127.0.0.1:${closed}` }, /redis\.url: .* connection refused/],
     [{ url: 'redis://nowhere.invalid' }, /redis\.url: .* (?:host name not found|DNS lookup failed)/],
     [{ url: `${open.url}/99` }, /redis\.url: Redis at \S+ has no database 99/],
     [
@@ -86,12 +86,12 @@ t.test('a server that is not a master is named by its kind', { skip: withoutRedi
   const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
   t.same(await findingsAt({ sentinels, masterName: 'mymaster' }), []);
   t.match(await findingsAt({ sentinels, masterName: 'other' }), [
-    /masterName: .* knows no master "other"; it knows: mymaster/,
+    /masterName: .* knows no master "other"; its masters: mymaster/,
   ]);
   const away = [...sentinels, { host: '127.0.0.1', port: await freePort() }];
   t.match(
     await findingsAt({ sentinels: away, masterName: 'mymaster' }),
-    [/^warning keyStore\.redis\.sentinel\.servers: the sentinel at \S+: nothing listens there/],
+    [/^warning keyStore\.redis\.sentinel\.servers: the sentinel at \S+: connection refused/],
     'the other sentinels name the master',
   );
 });

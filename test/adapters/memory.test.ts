@@ -68,7 +68,7 @@ t.test('a records file with a duplicate member is rejected: the last one would s
     const place = `line 1, column ${column}`;
     t.equal(
       await problemOf(file),
-      `The records file ${file} has a record, or a member of a record, a second time at ${place}. Remove one of the two.`,
+      `The records file ${file} has a duplicate member name at ${place}. Remove one of the two members.`,
     );
   }
 });
@@ -76,15 +76,18 @@ t.test('a records file with a duplicate member is rejected: the last one would s
 t.test('a JSON error in a records file is reported with its position and the remedy', async (t) => {
   const file = path.join(t.testdir(), 'records.json');
   const rows: readonly [string, string][] = [
-    ['', 'ends at line 1, column 1, before its JSON is complete. Was it cut off? Write it again.'],
-    ['{\n  "mg:meta": {\n', 'ends at line 3, column 1, before its JSON is complete. Was it cut off? Write it again.'],
+    ['', 'ends at line 1, column 1, before the JSON is complete. It may be truncated: write it again.'],
+    [
+      '{\n  "mg:meta": {\n',
+      'ends at line 3, column 1, before the JSON is complete. It may be truncated: write it again.',
+    ],
     [
       '{\n  "mg:meta": {}\n  "mg:key:a": {}\n}',
-      'is not valid JSON at line 3, column 3. Look for a missing comma, quote or bracket there, or for one too many.',
+      'is not valid JSON at line 3, column 3. A comma, quote or bracket may be missing there, or there may be one too many.',
     ],
     [
       '{"mg:meta": {"a": "never ends}}\n',
-      'is not valid JSON at line 1, column 19. Look for a missing comma, quote or bracket there, or for one too many.',
+      'is not valid JSON at line 1, column 19. A comma, quote or bracket may be missing there, or there may be one too many.',
     ],
     ['{"__proto__": 1}', 'has a member named __proto__ at line 1, column 2. Remove it: no record has one.'],
     [
@@ -134,7 +137,7 @@ t.test('an unusable records file is reported in one sentence that names the file
       at(`${name}.json`),
       /^The records file .*\.json is not a JSON object of records by their store keys\.$/,
     ]),
-    [at('shape.json'), /^The records file .*shape\.json has a member that is no record's name: expected mg:meta, /],
+    [at('shape.json'), /^The records file .*shape\.json has a member with an unknown name\. Expected mg:meta, /],
     [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],
   ];
   for (const [file, sentence] of rows) t.match(await problemOf(file), sentence, file.replace(directory, ''));
@@ -183,7 +186,7 @@ t.test('a registry in the same process writes the records that its gateway reads
   const entries = Object.entries(seededRecords).filter(([name]) => /^mg:(key|merchant):/.test(name));
   const written = entries.map(([name, value]) => ({ name: name.slice('mg:'.length), value: value as object }));
   t.equal(await registry.rewrite(written, 4, 'g'), 0, 'no record of a later change remains');
-  t.match(records.unavailableReason(), /not seeded/, 'the store is incomplete');
+  t.match(records.unavailableReason(), /has no mg:meta record/, 'the store is incomplete');
   await registry.complete({ ...meta, servers: [...servers] }, { revision: 4, change: 'fourth' });
   t.equal(records.unavailableReason(), null);
   t.match(records.key(seededId), { record: { keyId: 'key_1' }, source: 'store', ageMilliseconds: 0 });

@@ -240,8 +240,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   await t.test('a Cluster that was never seeded decides nothing, and a rebuild completes it', async (t) => {
     const gateway = openGateway(t, cluster, 'unseeded');
     await until(
-      () => Promise.resolve(gateway.store.unavailableReason()?.includes('not seeded') === true),
-      'not seeded',
+      () => Promise.resolve(gateway.store.unavailableReason()?.includes('has no meta record') === true),
+      'no meta record',
     );
     t.equal(await ask(gateway.store, lookupIdOf('svc_live_nobody', null)), 'could not ask');
     t.equal(await isWhole(store), false);
@@ -489,7 +489,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await owner.client.flushall();
     await t.rejects(
       store.complete(meta, position(revision)),
-      /changed while the records were written; starting again/,
+      /changed while records were written; retrying/,
       'the records written in the meantime may be lost again',
     );
     t.equal(await ask(keys, first), 'could not ask');

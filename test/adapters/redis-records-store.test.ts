@@ -156,14 +156,14 @@ t.test(
     await store.publish({ revision: 1, change: 'b' });
     t.same(await position(), [1, 'b'], 'another change with the same number');
     await other.begin();
-    await t.rejects(store.publish({ revision: 2, change: 'c' }), /the store was replaced or emptied/);
-    await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /the store was replaced or emptied/);
+    await t.rejects(store.publish({ revision: 2, change: 'c' }), /Redis was replaced or emptied/);
+    await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /Redis was replaced or emptied/);
     t.same(await position(), [1, 'b'], 'neither of them');
     t.equal((await store.snapshot()).meta, null);
     await other.publish({ revision: 2, change: 'd' });
     t.same(await position(), [2, 'd']);
     await server.client.del('mg:writer');
-    await t.rejects(other.publish({ revision: 3, change: 'e' }), /the store was replaced or emptied/);
+    await t.rejects(other.publish({ revision: 3, change: 'e' }), /Redis was replaced or emptied/);
     t.same(await position(), [2, 'd']);
   },
 );

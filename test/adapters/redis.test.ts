@@ -161,7 +161,7 @@ t.test(
     const server = await startRedis(t);
     const { store } = await open(t, server.url, { ready: false });
     await until(() => Promise.resolve(store.unavailableReason() !== 'Redis does not reply'), 'answered');
-    t.match(store.unavailableReason(), /not seeded/);
+    t.match(store.unavailableReason(), /has no meta record/);
     t.equal(await ask(store), 'could not ask', 'never an unknown key');
     await seed(server);
     await until(() => Promise.resolve(store.unavailableReason() === null), 'seeded');
@@ -206,7 +206,7 @@ t.test(
 
     await server.restart();
     await until(
-      () => Promise.resolve(store.unavailableReason()?.includes('not seeded') === true),
+      () => Promise.resolve(store.unavailableReason()?.includes('has no meta record') === true),
       'reconnected, and empty',
     );
     t.equal(await ask(store), 'could not ask');
@@ -457,7 +457,7 @@ t.test('a record of another Redis type is malformed, and not an outage', { skip:
   }
   for (const [name, problem] of [
     ['mg:meta', 'the meta record of the store cannot be used'],
-    ['mg:revision', 'the revision is not a number'],
+    ['mg:revision', 'the revision of the store is not a number'],
   ] as const) {
     await becomesList(name);
     await until(() => Promise.resolve(store.unavailableReason() === problem), problem);
@@ -478,14 +478,14 @@ t.test(
     await server.client.del('mg:merchant:m_1');
     await until(async () => (await ask(store)) === 'could not ask', 'missing');
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-    t.same(problems, ['mg:merchant:m_1: the record does not exist, although a key names it']);
+    t.same(problems, ['mg:merchant:m_1: the merchant record is missing, although the record of a key refers to it']);
     await server.client.copy('mg:merchant:m_2', 'mg:merchant:m_1');
     await until(
       () => Promise.resolve(problems.length > 1 || ask(store).then(() => false)),
       'the record of another merchant',
     );
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-    t.same(problems.slice(1), ["mg:merchant:m_1: the record of merchant m_1 is another merchant's"]);
+    t.same(problems.slice(1), ['mg:merchant:m_1: the record of merchant m_1 contains the id of another merchant']);
     t.equal(await ask(store, unknownId), 'absent (store)');
   },
 );

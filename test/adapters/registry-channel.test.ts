@@ -42,7 +42,7 @@ t.test('a message gets its reply, and nothing remains of it', { skip: withoutRed
 t.test('a message waits for a registry, once, however often it is sent', { skip: withoutRedis }, async (t) => {
   const { channel, inbox, redis } = await openChannel(t);
   for (let twice = 0; twice < 2; twice += 1)
-    await t.rejects(channel.send({ kind: 'echo', body: 'late' }), /no registry replies/);
+    await t.rejects(channel.send({ kind: 'echo', body: 'late' }), /the registry does not reply/);
   t.equal(await redis.client.xlen(stream), 1);
   inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
   t.equal(await channel.send({ kind: 'echo', body: 'late' }), 'late!');
@@ -50,7 +50,7 @@ t.test('a message waits for a registry, once, however often it is sent', { skip:
 
 t.test('a message that another client removes from the stream is added again', { skip: withoutRedis }, async (t) => {
   const { channel, inbox, redis } = await openChannel(t);
-  await t.rejects(channel.send({ kind: 'echo', body: 'lost' }), /no registry replies/);
+  await t.rejects(channel.send({ kind: 'echo', body: 'lost' }), /the registry does not reply/);
   await redis.client.xtrim(stream, 'MAXLEN', 0);
   inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
   t.equal(await channel.send({ kind: 'echo', body: 'lost' }), 'lost!');
@@ -81,15 +81,18 @@ t.test(
     inbox.serve({
       echo: (body) => (body === 'poison' ? Promise.reject(new Error('a defect')) : Promise.resolve(`${body}!`)),
     });
-    const poison = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /no registry replies/);
+    const poison = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /the registry does not reply/);
     await wait(600);
     t.same([refused, await redis.client.xlen(stream)], [[], 1], 'as long as nothing proves that the database works');
     t.equal(await channel.send({ kind: 'echo', body: 'other' }), 'other!');
     await wait(300);
-    t.same([refused, await redis.client.xlen(stream)], [['it fails again and again, while others are taken'], 0]);
+    t.same(
+      [refused, await redis.client.xlen(stream)],
+      [['the message failed repeatedly, while other messages were processed'], 0],
+    );
     t.not(inbox.workingSince, null);
     await poison;
-    const again = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /no registry replies/);
+    const again = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /the registry does not reply/);
     await wait(300);
     t.same([refused.length, failures.length > 2], [2, true], 'it was retried once');
     t.not(inbox.workingSince, null, 'it stops nothing');
@@ -102,7 +105,10 @@ t.test('a value in Redis larger than a message is not read', { skip: withoutRedi
   const sent = async () => Number(/total_net_output_bytes:(\d+)/.exec(await redis.client.info('stats'))?.[1]);
   const large = 'x'.repeat(20_000_000);
   // A slow Redis may not look at so large a value within the time for a command.
-  const refusal = t.rejects(channel.send({ kind: 'echo', body: 'a' }), /no registry replies|Redis does not accept/);
+  const refusal = t.rejects(
+    channel.send({ kind: 'echo', body: 'a' }),
+    /the registry does not reply|Redis does not accept/,
+  );
   await wait(300);
   const [entry] = await redis.client.xrange(stream, '-', '+');
   const text = entry?.[1][1] ?? '';
@@ -115,7 +121,7 @@ t.test('a value in Redis larger than a message is not read', { skip: withoutRedi
   await redis.client.xadd(stream, '*', 'message', large);
   inbox.serve({ echo: (body) => Promise.resolve(body) });
   for (const end = performance.now() + 20_000; refused.length === 0 && performance.now() < end;) await wait(100);
-  t.same(refused, ['it is not sealed with the record secret']);
+  t.same(refused, ['the message is not sealed with the secret in keys.recordSecretFile']);
   t.ok((await sent()) - before < 1_000_000, 'nor by the registry');
 });
 
@@ -124,7 +130,7 @@ t.test('the stream has a maximum length', { skip: withoutRedis }, async (t) => {
   const pipeline = redis.client.pipeline();
   for (let count = 0; count < 10_000; count += 1) pipeline.xadd(stream, '*', 'message', 'x');
   await pipeline.exec();
-  await t.rejects(channel.send({ kind: 'echo', body: 'one more' }), /too many messages wait/);
+  await t.rejects(channel.send({ kind: 'echo', body: 'one more' }), /too many unread messages/);
   t.equal(await redis.client.xlen(stream), 10_000, 'waiting messages are not evicted');
 });
 

@@ -25,7 +25,7 @@ t.test('the services know the key with which the registry signs by the same id',
 
 t.test('the services reject a private key, another algorithm and what is no key', async (t) => {
   const message =
-    /^The public key of services\.operators\.registryKeys \S+ must be an Ed25519 public key: openssl pkey /;
+    /^The public key of services\.operators\.registryKeys \S+ must be an Ed25519 public key\. Derive it from the private key of registry\.servicesToken: openssl pkey /;
   for (const [name, contents] of [
     ['private', privatePem(ed25519)],
     ['both', `${publicPem(ed25519)}${privatePem(ed25519)}`],
@@ -40,10 +40,10 @@ t.test('the services reject a private key, another algorithm and what is no key'
 t.test('the registry rejects a key of another algorithm, a public key, and one that everybody can read', async (t) => {
   const other = file('other.pem', privatePem(p256));
   await t.rejects(readServicesTokenKey(other), {
-    message: /must be an Ed25519 key: openssl genpkey -algorithm ed25519/,
+    message: /must be an Ed25519 key\. Create one: openssl genpkey -algorithm ed25519/,
   });
   await t.rejects(readServicesTokenKey(file('public.pem', publicPem(ed25519))), {
-    message: /is not a PEM private key/,
+    message: /is not an unencrypted private key in PEM format/,
   });
   const open = file('open.pem', privatePem(ed25519));
   chmodSync(open, 0o644);

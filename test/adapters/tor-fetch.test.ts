@@ -116,7 +116,7 @@ t.test('every other response is refused, with a reason', async (t) => {
       (_request, response) => response.writeHead(200, { 'content-encoding': 'gzip' }).end('x'),
     ],
     [/^too_large: /, (_request, response) => response.writeHead(200, { 'content-length': 16 * 1024 * 1024 + 1 }).end()],
-    [/^malformed: it is not UTF-8/, (_request, response) => response.end(Buffer.from([0x31, 0xff, 0x0a]))],
+    [/^malformed: the content is not UTF-8/, (_request, response) => response.end(Buffer.from([0x31, 0xff, 0x0a]))],
     [/^unreachable: /, (request) => request.socket.destroy()],
     [
       /^cut_off: /,
@@ -157,7 +157,7 @@ t.test('an endless list is cut off at the limit, and its connection closed', asy
       response.once('close', resolve);
       write();
     }).then(async (url) => {
-      t.match(await refusalOf(fetchFrom(t, url)), /^too_large: it is larger than 16777216 bytes/);
+      t.match(await refusalOf(fetchFrom(t, url)), /^too_large: the list is larger than 16777216 bytes/);
     });
   });
   await closed;
@@ -189,10 +189,10 @@ t.test('a few redirects are followed, but never to a target where anybody could 
   t.match(await fetchFrom(t, `${relative}/a`), { text: list }, 'a relative redirect');
 
   const refused: [RegExp, string][] = [
-    [/^bad_answer: .*to a protocol that is not allowed/, await serveTls(t, to(plain))],
-    [/^bad_answer: .*to a protocol that is not allowed/, await serve(t, to('ftp://a.test/'))],
-    [/^bad_answer: .*to a protocol that is not allowed/, await serve(t, to('file:///etc/passwd'))],
-    [/^bad_answer: .*to a URL with user info/, await serve(t, to('http://user@a.test/'))],
+    [/^bad_answer: .*to a protocol other than http and https/, await serveTls(t, to(plain))],
+    [/^bad_answer: .*to a protocol other than http and https/, await serve(t, to('ftp://a.test/'))],
+    [/^bad_answer: .*to a protocol other than http and https/, await serve(t, to('file:///etc/passwd'))],
+    [/^bad_answer: .*to a URL with a user or a password/, await serve(t, to('http://user@a.test/'))],
     [/^bad_answer: .*without a valid Location header/, await serve(t, to(undefined))],
     [/^bad_answer: .*without a valid Location header/, await serve(t, to('http://'))],
     [/^bad_answer: .*more than 3 times/, await serve(t, to('/'))],

@@ -52,7 +52,7 @@ t.test('a list dated before maxAgeHours is not used, even if it was just read', 
     world.answers.set(url, old);
     await exits.refreshNow(false);
     t.match(exits.status(), { available: false, ageSeconds: (world.now - Date.parse('2024-02-27')) / 1000 });
-    t.match(exits.unavailableReason(), /^the list is too old: its own date is 2024-02-27T00:00:00\.000Z$/);
+    t.match(exits.unavailableReason(), /^the list is too old: its date is 2024-02-27T00:00:00\.000Z$/);
   }
   world.answers.set(url, content(['198.51.100.1'], { lastModified: 'no date' }));
   await exits.refreshNow(false);
@@ -74,7 +74,7 @@ t.test("a file's modification time ages a list without dates and warns, but make
   t.equal(exits.unavailableReason(), null);
   t.match(
     exits.ageWarning(),
-    /last written at 2024-02-27T00:00:00\.000Z, longer ago than maxAgeHours: replace the file/,
+    /last written at 2024-02-27T00:00:00\.000Z, which is longer ago than torExits.maxAgeHours: replace the file/,
   );
   utimesSync(file, new Date(world.now), new Date(world.now));
   await exits.tick();

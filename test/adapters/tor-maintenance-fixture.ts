@@ -27,7 +27,7 @@ export function manyExits(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `198.51.${100 + (index >> 8)}.${index & 255}`);
 }
 
-export const unreachable = new ExitListRejected('unreachable', 'it cannot be fetched: ECONNREFUSED');
+export const unreachable = new ExitListRejected('unreachable', 'the list cannot be fetched: ECONNREFUSED');
 
 /** The simulated network, clock and key store of a test. */
 export class TestWorld {

@@ -30,7 +30,7 @@ t.test('without a list every address is unknown, and with "allow" no address is 
   const strict = world.open(t.testdir(), { from: [a] });
   await strict.exits.load();
   t.equal(says(strict, '198.51.100.9'), '?');
-  t.equal(strict.exits.unavailableReason(), 'no list is loaded yet');
+  t.equal(strict.exits.unavailableReason(), 'no Tor exit list is loaded yet');
   t.equal(strict.exits.digest, null);
   t.equal(world.fetched.length, 0, 'loading contacts no server');
   const lax = world.open(t.testdir(), { from: [a], denyWhenUnavailable: false });
@@ -293,7 +293,7 @@ t.test('without its file a gateway is not ready, and becomes ready when the file
   const world = new TestWorld();
   const list = world.open(directory, { from: [file] });
   await list.exits.load();
-  t.equal(list.exits.unavailableReason(), 'no list is loaded yet');
+  t.equal(list.exits.unavailableReason(), 'no Tor exit list is loaded yet');
   t.match(list.exits.status().sources[0]?.problem, /there is no such file/);
   await writeFile(file, '198.51.100.9\n');
   await list.exits.tick();
@@ -382,7 +382,7 @@ t.test('a snapshot that cannot be written is a problem, and the list is still us
     '198.51.100.9',
     'the write is retried',
   );
-  t.same(list.recovered, ['the snapshot of the Tor exit list is written again'], 'the recovery is reported too');
+  t.same(list.recovered, ['the snapshot of the Tor exit list can be written again'], 'the recovery is reported too');
   t.equal(world.fetched.length, 1, 'without a new fetch');
   const { ino } = await stat(path.join(directory, 'file', 'snapshot.json'));
   await list.exits.tick();
@@ -489,7 +489,7 @@ t.test('an outage of the key store is reported at its start and its end, not on 
   await list.exits.refreshNow(false);
   const problems = ['read from', 'written to'].map((how) => `the Tor exit list cannot be ${how} the key store`);
   t.same(list.problems, [...problems, ...problems]);
-  const ends = ['read from', 'written to'].map((how) => `the Tor exit list is ${how} the key store again`);
+  const ends = ['read from', 'written to'].map((how) => `the Tor exit list can be ${how} the key store again`);
   t.same(list.recovered.slice(0, 3), [...ends, ends[0]]);
   t.equal(list.recovered.length, 4);
 });

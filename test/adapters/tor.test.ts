@@ -26,7 +26,7 @@ function textsOf(list: string): string[] {
   return [...new Set([...parseExitList(list)].map(({ text }) => text))];
 }
 
-/** The reason and the message of a refusal, such as `html: it is …`. */
+/** The reason and the message of a refusal, such as `html: the content is …`. */
 async function refusalOf(act: () => unknown): Promise<string> {
   try {
     await act();
@@ -87,7 +87,7 @@ t.test('a text that is not an exit list is refused, so that it never replaces on
   t.match(await problemOf(`\uFEFF \n${page}`), /^html: /, 'after blanks');
   t.match(await problemOf(`${bulkList}<html>`), /^malformed: line 4 /, 'an HTML page after a list');
   for (const empty of ['', '\n', '\r\n\r\n', '# nothing\n#\n', 'Published 2025-01-15 10:00:00\n']) {
-    t.match(await problemOf(empty), /^empty: it holds no address/, JSON.stringify(empty));
+    t.match(await problemOf(empty), /^empty: the list contains no address/, JSON.stringify(empty));
   }
   t.match(await problemOf('\u0000\u0001\u0002'), /^malformed: line 1 /, 'binary data');
 });
@@ -152,7 +152,10 @@ t.test('a table is read by the column whose heading names an address', async (t)
   }
   t.strictSame(textsOf('"ip","port"\r\n"198.51.100.9","1"\r\n'), ['198.51.100.9']);
   const refused: [string, RegExp][] = [
-    ['fingerprint, host, port\nA, 198.51.100.9, 1\n', /^malformed: line 1 is not an address, and names no column/],
+    [
+      'fingerprint, host, port\nA, 198.51.100.9, 1\n',
+      /^malformed: line 1 is neither an address nor a CSV header with a column/,
+    ],
     ['198.51.100.9, 198.51.100.10\n', /^malformed: line 1 /],
     [`fingerprint, ip, port\n${rows}<html>`, /^malformed: line 5 /],
     ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 has no valid address/],
@@ -190,7 +193,7 @@ t.test("JSON that is not Onionoo's details, or is truncated, is refused", async 
   const relay = { flags: ['Exit'], or_addresses: ['198.51.100.9:9001'] };
   const whole = details(relay);
   for (let end = 1; end < whole.length; end += 7) {
-    t.match(await problemOf(whole.slice(0, end)), /^malformed: it begins as JSON/, `the first ${end} characters`);
+    t.match(await problemOf(whole.slice(0, end)), /^malformed: the JSON is malformed/, `the first ${end} characters`);
   }
   for (const other of [
     '{}',
@@ -199,7 +202,7 @@ t.test("JSON that is not Onionoo's details, or is truncated, is refused", async 
     details({ or_addresses: [] }),
     details({ flags: ['Exit'] }),
   ]) {
-    t.match(await problemOf(other), /^malformed: it is JSON, but not Onionoo's details/, other);
+    t.match(await problemOf(other), /^malformed: the JSON is not a details document of Onionoo/, other);
   }
   t.match(await problemOf(details()), /^empty: /);
   t.match(await problemOf(details({ ...relay, flags: ['Guard'] })), /^empty: /);
@@ -234,7 +237,7 @@ t.test('reserved addresses are left out and counted, unless they are allowed', a
   const all = await admit(list, true);
   t.equal(all.addresses.length, reserved.length + 2);
   t.equal(all.leftOut, 0);
-  t.match(await problemOf(reserved.join('\n'), false), /^empty: .* its 21 addresses are in reserved ranges/);
+  t.match(await problemOf(reserved.join('\n'), false), /^empty: .* all 21 addresses are in reserved ranges/);
   t.equal(await problemOf(reserved.join('\n'), true), 'none');
 });
 
@@ -242,7 +245,7 @@ t.test('a list that contains a trusted proxy is refused, in any spelling', async
   const proxies = ['198.51.100.0/30', '2001:db8::/64', '10.0.0.0/8'];
   for (const named of ['198.51.100.3', '::ffff:198.51.100.1', '2001:DB8:0:0:0:0:0:7']) {
     const reason = await refusalOf(() => admit(`203.0.113.1\n${named}\n`, true, proxies));
-    t.match(reason, /^names_trusted_proxy: it holds .*, which is in trustedProxies/, named);
+    t.match(reason, /^names_trusted_proxy: the list contains .*, which is in trustedProxies/, named);
   }
   t.equal((await admit('203.0.113.1\n198.51.100.4\n', true, proxies)).addresses.length, 2);
   const leftOut = await admit('8.8.8.8\n10.0.0.1\n', false, proxies);

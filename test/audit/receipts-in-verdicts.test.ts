@@ -38,7 +38,7 @@ t.test('a head by a key of the witness that is not given is a note, by a given k
   const list = new WitnessedList([present.receiptKey]);
   t.equal(list.unlike(head), null);
   t.match(list.notes, [
-    /^1 head of the witness's list could not be compared, because no given key has signed it: add .* --witness-key$/,
+    /^1 head of the witness's list could not be compared, because no signature matches a given key: add .* --witness-key$/,
   ]);
   const both = new WitnessedList([present.receiptKey, former.receiptKey]);
   t.match(both.unlike(head), 'some were removed');
@@ -61,7 +61,7 @@ t.test('whether a key was valid is judged by the clock of the witness, if there 
       throw error;
     }
   };
-  const refused = 'the public key that signed it was not valid at its time';
+  const refused = 'the public key of the signature was not valid at the time of the checkpoint';
   t.equal(read(at + 20_000, Infinity, at + 20_000), 'start', 'the clock of the gateway is behind');
   t.equal(read(-Infinity, at - 20_000, at - 20_000), 'start', 'it is ahead');
   t.equal(read(-Infinity, at + 20_000, at + 30_000), 'start', 'within its own time');

@@ -155,10 +155,10 @@ t.test('a probable mistake of the user is suggested once', async (t) => {
   const other = logSecretOf(Buffer.from('a secret of nobody at all'));
   const wrong = verifyLines([one, two], { secrets: [other] });
   t.ok(wrong.findingCount > 10);
-  t.same(wrong.notes, ['no line could be proved: is the secret correct?']);
+  t.same(wrong.notes, ['no line could be verified: check the secret']);
   const turned = verifyLines([two, one]);
   t.ok(turned.findingCount > 5);
-  t.same(turned.notes.slice(1), ['some lines come after later lines: are the files in order, oldest first?']);
+  t.same(turned.notes.slice(1), ['some lines come after later lines: pass the files in order, oldest first']);
   const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
   t.same(verifyLines([edited, two]).notes, []);
 });
@@ -177,8 +177,8 @@ t.test('a chain without any verified line, next to others, suggests that the sec
   const verdict = verify([contents]);
   t.equal(verdict.findingCount, 6);
   t.same(verdict.notes, [
-    `no line of the chain ${ids[0]} and of 1 more could be proved: ` +
-      'did it use an earlier secret? Pass that with a second --secret-file',
+    `no line of the chain ${ids[0]} and of 1 more could be verified: ` +
+      'if it used an earlier secret, add that with a second --secret-file',
   ]);
   t.same(verify([contents], { secrets: [testSecret, earlier] }).notes, []);
   const alone = linesOf(contents)
@@ -186,7 +186,7 @@ t.test('a chain without any verified line, next to others, suggests that the sec
     .slice(0, 1);
   const { notes } = verifyLines([[...alone, ...linesOf(contents).slice(6)]]);
   t.notOk(
-    notes.some((note) => note.includes('could be proved')),
+    notes.some((note) => note.includes('could be verified')),
     'one edited line is only that finding',
   );
 });

@@ -111,7 +111,7 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   t.equal(closed.status, 0);
   t.match(
     closed.stdout,
-    'IP addresses  none: every request is rejected\norigins       none: every request is rejected\n',
+    'IP addresses  empty: every request is rejected\norigins       empty: every request is rejected\n',
   );
   t.match(await merchant(), { ipAllowlist: { length: 0 }, originAllowlist: { length: 0 } });
   t.equal((await admin('merchants', 'set', id, '--any-ip', '--any-origin')).status, 0);
@@ -219,7 +219,7 @@ t.test('gateways list prints the roster with the revision that each gateway has 
 
 t.test('after a restore, missing changes are listed, and held-back records can be lifted', async (t) => {
   const { admin, call, createKey, createMerchant, database } = await startRegistry(t);
-  t.equal((await admin('restores', 'list')).stdout, 'The database was never found to lack a change.\n');
+  t.equal((await admin('restores', 'list')).stdout, 'No period is known for which the database lacks changes.\n');
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
   const { id } = await createMerchant({ goLive: true });
   const { keyId } = await createKey(id);
@@ -250,9 +250,9 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
   t.match(
     list[1],
-    /^the beginning +2026-01-15T12:01:00\.000Z +no gateway or Redis record is left that could prove a change$/,
+    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: no gateway and no record in Redis shows whether there were any$/,
   );
-  t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis had changes that/);
+  t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis has changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');
   t.match(shown[0], /^KIND +KEYID +MERCHANT +KNOWN BY +FOUND$/);
   t.match(shown[1], new RegExp(`^merchant {2,}${id} +g +2026-01-15T12:01:00`));
@@ -343,13 +343,13 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.equal(unwritten.status, 1);
   t.equal(keysIn(unwritten.stdout).length, 1, 'the new key is still printed');
   t.notMatch(unwritten.stdout, 'In force');
-  t.match(unwritten.stderr, /^Stored, but not yet written to the gateways' store/);
+  t.match(unwritten.stderr, /^Stored in the database, but not yet in the gateways' key store/);
 
   store.fails = () => null;
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'no running gateway is affected.');
+  t.match(alone.stdout, 'No running gateway uses the record.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);

@@ -88,7 +88,10 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
   const ofProofs = { status: 2, err: 'options for the verification need --verify' };
   t.match(await audit('summary', ...options, whole), ofProofs);
   t.match(await audit('summary', '--registry', 'http://127.0.0.1:1', whole), ofProofs);
-  t.match(await audit('summary', '--verify', '--public-key', keys, whole), { status: 2, err: 'need each other' });
+  t.match(await audit('summary', '--verify', '--public-key', keys, whole), {
+    status: 2,
+    err: 'give both --checkpoints and --public-key',
+  });
   writeFileSync(`${directory}/empty.log`, '');
   t.match((await audit('summary', '--verify', `${directory}/empty.log`)).status, 1);
 });
@@ -151,12 +154,12 @@ t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', 
   const [sibling = ''] = path;
   t.match(await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))), 'does not contain its line');
   t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not contain its line');
-  t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no given public key');
+  t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches a given public key');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));
-  t.match(await check(proof, `${directory}/other.txt`), 'no given public key');
+  t.match(await check(proof, `${directory}/other.txt`), 'no signature matches a given public key');
   writeFileSync(`${directory}/ended.txt`, `${keyText(signed.instance.key)} to 2026-01-01`);
-  t.match(await check(proof, `${directory}/ended.txt`), 'was not valid at its time');
+  t.match(await check(proof, `${directory}/ended.txt`), 'was not valid at the time of the checkpoint');
   t.match(await check('what is no proof'), 'NOT HOLD: expected c2sp.org/tlog-proof@v1');
 });
 

@@ -124,7 +124,7 @@ t.test('audit verify confirms an intact log, also compressed, and locates change
   writeFileSync(file, readFileSync(file, 'utf8').replace('ip_not_allowed', 'accepted'));
   const edited = await audit('verify', '--secret-file', secretFile, file);
   t.equal(edited.status, 1);
-  t.match(edited.out, `${file}:4: edited: line 4 of its chain was changed: its hash does not match\n`);
+  t.match(edited.out, `${file}:4: edited: line 4 of the chain was changed: its hash does not match\n`);
   t.match(edited.err, 'The log is NOT INTACT: 9 lines of 7 requests, 1 chain, 1 finding.');
   const asJson = await audit('verify', '--json', '--secret-file', secretFile, file);
   t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
@@ -159,10 +159,10 @@ t.test('audit verify reports findings from before an unreadable file, and why it
   writeFileSync(`${file}.gz`, packed.subarray(0, -9));
   const cut = await verify(`${file}.gz`, gone);
   t.equal(cut.status, 1);
-  t.match(cut.out, `${file}.gz:4: edited: line 4 of its chain was changed: its hash does not match\n`);
+  t.match(cut.out, `${file}.gz:4: edited: line 4 of the chain was changed: its hash does not match\n`);
   t.match(
     cut.err,
-    /cannot be read: its end is missing: it was cut off, or is still being written\. Up to there: \d lines of \d requests, 1 /,
+    /cannot be read: its end is missing: the file was truncated, or is still being written\. Up to there: \d lines of \d requests, 1 /,
   );
   const damaged = await verify(file, `${file}.gz`);
   t.match(damaged.out, `${file}:4: edited`, 'findings in earlier files');

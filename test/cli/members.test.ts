@@ -46,7 +46,10 @@ t.test('members are invited, listed and changed, and ids are found', async (t) =
   t.match(await command('find', 'till'), { status: 0, out: new RegExp(`merchant +${id} +Till & Sons`) });
   t.match(await command('find', key.keyId), { out: new RegExp(`key +${key.keyId} +till 7 +${id}`) });
   t.match(await command('find', 'ada@example.com', '--json'), { out: /"kind": "administrator"/ });
-  t.match(await command('find', 'nothing here'), { status: 0, out: 'Nothing has this name, id or address.\n' });
+  t.match(await command('find', 'nothing here'), {
+    status: 0,
+    out: 'No merchant, key, request or administrator has this name, id or address.\n',
+  });
   const pasted = await command('find', key.key);
   t.match(pasted, { status: 2, err: /this is an API key or a token/ });
   t.notOk(pasted.err.includes(key.key));

@@ -36,7 +36,7 @@ t.test('a gateway accepts as many connections as its memory allows, divided amon
     killAtEnd(t, child);
     let log = '';
     child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
-    await until(() => log.includes('takes requests') || child.exitCode !== null);
+    await until(() => log.includes('accepts requests') || child.exitCode !== null);
     t.match(log, `"allows":{"connections":${connections},`);
     t.match(log, /limits\.connections 10000 do not fit into the \d+ MiB/);
     const port = /"management":\{[^}]*"port":(\d+)/.exec(log)?.[1] ?? '';

@@ -70,7 +70,7 @@ t.test('refresh fetches every source and stores the list; status and check then 
   body = '<html></html>';
   const failed = await cli('refresh', ...config);
   t.equal(failed.status, 1);
-  t.equal(failed.err, `${url} was rejected: it is an HTML or XML page, not a list of Tor exits.\n`);
+  t.equal(failed.err, `${url} was rejected: the content is an HTML or XML page, not a list of Tor exits.\n`);
   t.match(failed.out, /in force +yes\n/, 'the previous list is still in force');
   t.equal((await cli('check', '198.51.100.9', ...config)).out, '198.51.100.9 is a Tor exit.\n');
 });
@@ -83,7 +83,7 @@ t.test('a much smaller list is accepted only with the confirmation option', asyn
   await writeFile(file, '203.0.113.1\n');
   const refused = await cli('refresh', ...config);
   t.equal(refused.status, 1);
-  t.match(refused.err, /has 1 addresses and the previous list has 40; .* run tor-exits refresh --accept-smaller/);
+  t.match(refused.err, /has only 1 addresses, but the previous list had 40; .* run tor-exits refresh --accept-smaller/);
   t.equal((await cli('check', '198.51.100.1', ...config)).status, 1);
   t.equal((await cli('refresh', '--accept-smaller', ...config)).status, 0);
   t.equal((await cli('check', '198.51.100.1', ...config)).status, 0);
@@ -101,10 +101,13 @@ t.test('a configuration that does not reject Tor exits is reported', async (t) =
   const directory = t.testdir({ list: '198.51.100.9\n' });
   const sources = [path.join(directory, 'list')];
   const config = await configured(directory, { torExits: { sources, enabled: false } });
-  t.match(await cli('status', ...config), { status: 0, err: 'No gateway asks it: torExits.enabled is false.\n' });
+  t.match(await cli('status', ...config), {
+    status: 0,
+    err: 'Gateways do not use the list: torExits.enabled is false.\n',
+  });
   t.match(await cli('check', '198.51.100.9', ...config), {
     status: 1,
-    err: 'Gateways accept its requests: torExits.enabled is false.\n',
+    err: 'Gateways accept requests from this address: torExits.enabled is false.\n',
   });
 });
 

@@ -132,7 +132,7 @@ t.test('findings are listed, shown and answered', async (t) => {
   t.match(await admin('answer', finding, 'fine'), { status: 0, out: /answer +fine, by bootstrap/ });
   t.match(await admin('list'), { out: /No findings\./ });
   t.match(await admin('list', '--all', '--rule', 'tor', '--key-id', keyId), { out: /1 finding\./ });
-  t.match(await admin('answer', finding, 'revoked'), { status: 0, out: /answer +revoked[^]*no running gateway/ });
+  t.match(await admin('answer', finding, 'revoked'), { status: 0, out: /answer +revoked[^]*No running gateway/ });
   t.match(await admin('webhooks'), { out: /Every webhook was delivered/ });
   t.match(await admin('show', 'a b'), { status: 2, err: /the id of a finding has .*: see unusual list/ });
 });

@@ -34,7 +34,10 @@ t.test('during a rotation the file has two secrets, one per line', async (t) => 
   t.same(await read(`${one}\n${two}\n`), [one, two], 'in file order');
   t.same(await read(`${two}\r\n${one}`), [two, one]);
   for (const contents of [`${one}\n${one}`, `${one}\n${two}\n${'3'.repeat(32)}`])
-    await t.rejects(read(contents), /^The secret of records .* must have one line, or two different lines\.$/);
+    await t.rejects(
+      read(contents),
+      /^The secret of records .* must have one secret in one line, or two different secrets in two lines\.$/,
+    );
   for (const contents of [one.slice(1), `${one}\n${two.slice(1)}`, `${one}\n\n${two}`.slice(0, 40)])
     await t.rejects(read(contents), /(shorter than 32 bytes|one line, or two)/);
 });

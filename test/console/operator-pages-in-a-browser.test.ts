@@ -71,7 +71,7 @@ t.test(
 
     await t.test('the chain of events is verified in the browser', async () => {
       await page.getByRole('link', { name: 'Events', exact: true }).click();
-      await page.getByText(/^\d+ events are in the chain/).waitFor();
+      await page.getByText(/^All \d+ events are in the hash chain/).waitFor();
       await button('Verify the chain').click();
       await page.getByText(/^Chain complete: \d+ events\.$/).waitFor();
       await page.getByLabel('Who').fill('sam');

@@ -50,7 +50,7 @@ t.test('a person funds a wallet in a browser', { skip: withoutBrowser, timeout: 
     t.equal(await dialog.getByLabel('Reference').inputValue(), reference, 'the reference is kept');
     t.equal(await dialog.getByLabel('Reason').inputValue(), 'A deposit', 'and so is what was typed');
     await submit();
-    await dialog.getByText('An earlier request had already moved it').waitFor();
+    await dialog.getByText('An earlier request with this reference had already moved the money').waitFor();
     await noProblems('funded');
     await dialog.getByRole('button', { name: 'Done' }).click();
     await page.getByRole('cell', { name: reference }).waitFor();

@@ -187,7 +187,7 @@ t.test('without a connection the console says what to do, and that money may hav
     t.match(read.body.message, /check that they run, and registry\.console\.services\. Then try again$/);
     const funded = await ask('POST', `${api}/wallets/${someWallet}/fund`, { session, body: order });
     t.match(funded, { status: 503, body: { data: { code: 'services_unavailable' } } });
-    t.match(funded.body.message, /may have been moved.*under the same reference, it is moved only once/);
+    t.match(funded.body.message, /may have been moved.*with the same reference, the money moves only once/);
   }
 });
 

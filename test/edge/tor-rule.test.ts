@@ -52,7 +52,10 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   const { gateway, upstream } = await start(t, { torExits: exits });
   t.match(await readiness(gateway), {
     status: 503,
-    body: { problems: ['Tor exits: no list is loaded yet'], details: { torExits: { available: false, size: 0 } } },
+    body: {
+      problems: ['Tor exits: no Tor exit list is loaded yet'],
+      details: { torExits: { available: false, size: 0 } },
+    },
   });
   const refused = '503 tor_list_unavailable Service temporarily unavailable';
   t.equal(await outcome(gateway, '198.51.100.9'), refused);

@@ -91,7 +91,7 @@ t.test('batches are numbered from 1, cover the time without gaps, and end with a
 t.test('a batch is sent again, unchanged, until the registry has it', async (t) => {
   const registry = new TestRegistry();
   registry.intervene = () => {
-    throw new Error('no registry replies');
+    throw new Error('the registry does not reply');
   };
   const { count, sender } = startSender(t, registry);
   count(7);
@@ -137,7 +137,7 @@ t.test('a batch that overtook another one is sent again after it', async (t) => 
   registry.intervene = ({ sequence }) => {
     if (sequence !== 1 || !isFirst) return undefined;
     isFirst = false;
-    throw new Error('Redis does not accept messages to the registry');
+    throw new Error('Redis does not accept the message to the registry');
   };
   const { count, sender } = startSender(t, registry);
   count(1);
@@ -177,14 +177,14 @@ t.test('after a refusal the process begins a new order, and says so', async (t) 
   count(5);
   await until(() => registry.total === 5);
   t.equal(registry.stored[0]?.sequence, 1);
-  t.match(problems, [/refuses counts: version 1 is unknown/]);
+  t.match(problems, [/rejects the request counts: version 1 is unknown/]);
 });
 
 t.test('operators hear of batches that wait for half a minute, and of the end of it', async (t) => {
   const registry = new TestRegistry();
   let isAway = true;
   registry.intervene = () => {
-    if (isAway) throw new Error('no registry replies');
+    if (isAway) throw new Error('the registry does not reply');
     return undefined;
   };
   const { clock, count, problems, sender } = startSender(t, registry);
@@ -198,7 +198,7 @@ t.test('operators hear of batches that wait for half a minute, and of the end of
   t.equal(sender.delay, 30_000);
   isAway = false;
   await until(() => problems.length === 2);
-  t.same(problems, ['no registry replies', null]);
+  t.same(problems, ['the registry does not reply', null]);
 });
 
 t.test('a process that counts nothing sends a batch every ten seconds', async (t) => {

@@ -89,15 +89,18 @@ t.test('a checkpoint is valid only with both signatures', (t) => {
   const [text = '', signatures = ''] = sampleNote.split('\n\n');
   const [byInstance = '', byRun = ''] = signatures.split('\n');
   t.equal(readCheckpoint(sampleNote, [sampleInstance.key]).run, sampleRun);
-  t.equal(refused(sampleNote, []), 'no given public key has signed it');
-  t.equal(refused(sampleNote, [signerOf(sampleName, 'another').key]), 'no given public key has signed it');
-  t.equal(refused(sampleNote, [signerOf('gw.example/b', 'instance').key]), 'no given public key has signed it');
-  t.equal(refused(`${text}\n\n${byRun}\n`), 'no given public key has signed it');
-  t.equal(refused(`${text}\n\n${byInstance}\n`), 'the key of its run has not signed it');
-  t.equal(refused(sampleNote.replace('\n7\n', '\n8\n')), 'no given public key has signed it');
-  t.equal(refused(sampleNote.replace('10:01:00', '10:01:01')), 'no given public key has signed it');
+  t.equal(refused(sampleNote, []), 'no signature matches a given public key');
+  t.equal(refused(sampleNote, [signerOf(sampleName, 'another').key]), 'no signature matches a given public key');
+  t.equal(refused(sampleNote, [signerOf('gw.example/b', 'instance').key]), 'no signature matches a given public key');
+  t.equal(refused(`${text}\n\n${byRun}\n`), 'no signature matches a given public key');
+  t.equal(refused(`${text}\n\n${byInstance}\n`), 'no signature matches the key of the run');
+  t.equal(refused(sampleNote.replace('\n7\n', '\n8\n')), 'no signature matches a given public key');
+  t.equal(refused(sampleNote.replace('10:01:00', '10:01:01')), 'no signature matches a given public key');
   const other = signerOf(`${sampleName}/${sampleRun}`, 'another run key');
-  t.equal(refused(sampleNote.replace(/^key .*$/m, `key ${keyText(other.key)}`)), 'no given public key has signed it');
+  t.equal(
+    refused(sampleNote.replace(/^key .*$/m, `key ${keyText(other.key)}`)),
+    'no signature matches a given public key',
+  );
   t.end();
 });
 

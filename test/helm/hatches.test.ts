@@ -23,12 +23,12 @@ const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'root allowed if the image uses it',
-    /gateway\.podSecurityContext lets it run as root \(runAsNonRoot false\)/,
+    /gateway\.podSecurityContext allows to run as root \(runAsNonRoot: false\)/,
     ofGateway({ podSecurityContext: { runAsNonRoot: false } }),
   ],
   [
     'runAsNonRoot removed',
-    /registry\.podSecurityContext takes runAsNonRoot away/,
+    /registry\.podSecurityContext disables runAsNonRoot/,
     ofRegistry({ podSecurityContext: { runAsNonRoot: null } }),
   ],
   [
@@ -53,22 +53,22 @@ const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'privilege escalation',
-    /gateway\.securityContext allows to gain rights/,
+    /gateway\.securityContext allows privilege escalation/,
     ofGateway({ securityContext: { allowPrivilegeEscalation: true } }),
   ],
   [
     'allowPrivilegeEscalation removed',
-    /registry\.securityContext or podSecurityContext takes away/,
+    /registry\.securityContext or podSecurityContext weakens/,
     ofRegistry({ securityContext: { allowPrivilegeEscalation: null } }),
   ],
   [
     'no seccomp profile',
-    /gateway\.securityContext or podSecurityContext takes away/,
+    /gateway\.securityContext or podSecurityContext weakens/,
     ofGateway({ podSecurityContext: { seccompProfile: null } }),
   ],
   [
     'an empty seccomp profile',
-    /gateway\.podSecurityContext has no seccompProfile \(Unconfined\)/,
+    /gateway\.podSecurityContext disables seccompProfile \(Unconfined\)/,
     ofGateway({ podSecurityContext: { seccompProfile: { type: 'Unconfined' } } }),
   ],
   [
@@ -78,12 +78,12 @@ const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'the default capabilities',
-    /gateway\.securityContext keeps the capabilities/,
+    /gateway\.securityContext does not drop the default capabilities/,
     ofGateway({ securityContext: { capabilities: { add: ['NET_BIND_SERVICE'] } } }),
   ],
   [
     'an unmasked /proc',
-    /gateway\.securityContext reaches into the node/,
+    /gateway\.securityContext gets access to the node/,
     ofGateway({ securityContext: { procMount: 'Unmasked' } }),
   ],
   [
@@ -108,64 +108,68 @@ const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'a container that reads the private key',
-    /gateway\.extraContainers shipper mounts tls, a secret of the product's own/,
+    /gateway\.extraContainers shipper mounts tls, which contains secrets of merchant-gateway/,
     ofGateway({ extraContainers: [{ ...sidecar, volumeMounts: [{ name: 'tls', mountPath: '/tls' }] }] }),
   ],
   [
     'a container that reads the pepper',
-    /mounts secret-key-pepper, a secret of the product's own/,
+    /mounts secret-key-pepper, which contains secrets of merchant-gateway/,
     ofGateway({ initContainers: [{ ...sidecar, volumeMounts: [{ name: 'secret-key-pepper', mountPath: '/p' }] }] }),
   ],
   [
     'a grace period shorter than the drain',
-    /gateway\.terminationGracePeriodSeconds is 30, and its drain takes up to 50/,
+    /gateway\.terminationGracePeriodSeconds is 30, but draining takes up to 50 seconds/,
     ofGateway({ terminationGracePeriodSeconds: 30 }),
   ],
   [
     'a preStop hook that uses up the time of the drain',
-    /gateway\.lifecycle\.preStop takes time that the drain then lacks: set gateway\.terminationGracePeriodSeconds to 50/,
+    /gateway\.lifecycle\.preStop shortens the time for draining: set gateway\.terminationGracePeriodSeconds to 50/,
     ofGateway({ lifecycle: { preStop: { exec: { command: ['node', '-e', '0'] } } } }),
   ],
   ['dnsPolicy None without name servers', /gateway\.dnsPolicy is None without/, ofGateway({ dnsPolicy: 'None' })],
   [
     'a node port of a ClusterIP Service',
-    /nodePorts and healthCheckNodePort are of the types/,
+    /nodePorts and healthCheckNodePort need the type/,
     ofGateway({ service: { type: 'ClusterIP', nodePorts: { https: 30443 } } }),
   ],
-  ['a duplicate node port', /has one port twice/, ofGateway({ service: { nodePorts: { https: 30443, http: 30443 } } })],
+  [
+    'a duplicate node port',
+    /has the same port twice/,
+    ofGateway({ service: { nodePorts: { https: 30443, http: 30443 } } }),
+  ],
   [
     'a health check node port that is unused',
-    /healthCheckNodePort is of a LoadBalancer/,
+    /healthCheckNodePort needs type LoadBalancer/,
     ofGateway({ service: { type: 'NodePort', healthCheckNodePort: 30444 } }),
   ],
   [
     'a load balancer option without a load balancer',
-    /loadBalancerIP and allocateLoadBalancerNodePorts are of the type LoadBalancer/,
+    /loadBalancerIP and allocateLoadBalancerNodePorts need the type LoadBalancer/,
     ofGateway({ service: { type: 'NodePort', allocateLoadBalancerNodePorts: false } }),
   ],
   [
     'external IPs, which hide client addresses',
-    /externalIPs with type ClusterIP replaces every client's address/,
+    /externalIPs with type ClusterIP replaces the address of every client/,
     ofGateway({ service: { type: 'ClusterIP', externalIPs: ['203.0.113.5'] } }),
   ],
   [
     'a rolling update that cannot start',
-    /gateway\.rollingUpdate lets no pod be away and none be added/,
+    /gateway\.rollingUpdate allows neither an unavailable nor an additional pod/,
     ofGateway({ rollingUpdate: { maxUnavailable: '0%', maxSurge: 0 } }),
   ],
   [
     'a Secret in the values',
-    /extraObjects has the Secret pepper: nothing secret is in values/,
+    /extraObjects has the Secret pepper, but Helm stores and shows all values/,
     { extraObjects: [{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'pepper' } }] },
   ],
   [
     'an extra object without fields',
-    /extraObjects has at place 1 what is no object/,
+    /extraObjects: entry 1 is not a Kubernetes object/,
     { extraObjects: [configMap('a'), 'text'] },
   ],
   [
     'metrics that nothing can scrape',
-    /monitoring\.serviceMonitor has Prometheus read figures that networkPolicy\.monitoring lets nobody read/,
+    /monitoring\.serviceMonitor is enabled, but networkPolicy\.monitoring lets no pod scrape metrics/,
     monitored,
   ],
   // Rejected by the schema: a typo at any depth, also in a Kubernetes object.

@@ -40,7 +40,7 @@ t.test('a new installation signs access logs, uses the registry as witness, and 
   const keys = ['instance-key', 'witness-key'].map(keyOf);
   const signers = keys.map((pem) => NoteSigner.ofPem('a', pem));
   t.notSame(signers[0]?.key.bytes, signers[1]?.key.bytes);
-  t.match(info.notes, 'The registry witnesses the access logs of the gateways');
+  t.match(info.notes, 'The registry stores and signs checkpoints of the access logs');
   const configs = (parseAllDocuments(manifest).map((document) => document.toJSON() as unknown) as Manifest[])
     .filter(({ kind }) => kind === 'ConfigMap')
     .flatMap(({ data = {} }) => Object.values(data))

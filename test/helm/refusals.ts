@@ -30,7 +30,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'an owner of the tables without the user of the registry',
-    /registryOwner and migrations\.registryUser need each other/,
+    /registryOwner and migrations\.registryUser must be set together/,
     {
       secrets: { registryDatabase: { existingSecret: 'database' } },
       migrations: { registryOwner: { existingSecret: 'owner' } },
@@ -43,7 +43,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'autoscaling with fixed replicas',
-    /each would undo the other/,
+    /contradict each other/,
     { gateway: { replicas: 3, autoscaling: { enabled: true } } },
   ],
   [
@@ -53,22 +53,22 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'a disruption budget with minAvailable of all pods',
-    /wants 3 of 3 pods at all times: no node/,
+    /requires 3 of 3 pods at all times, so no node/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: 3 } } },
   ],
   [
     'a disruption budget with minAvailable that rounds up to all pods',
-    /wants 3 of 3 pods at all times/,
+    /requires 3 of 3 pods at all times/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '80%' } } },
   ],
   [
     'a disruption budget with maxUnavailable 0',
-    /lets no pod be away/,
+    /allows no unavailable pod/,
     { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } },
   ],
   [
     'a disruption budget with maxUnavailable and minAvailable',
-    /needs one of maxUnavailable and minAvailable/,
+    /needs exactly one of maxUnavailable and minAvailable/,
     { gateway: { podDisruptionBudget: { minAvailable: 1 } } },
   ],
   [
@@ -78,22 +78,22 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'externalTrafficPolicy Cluster, which hides client addresses',
-    /allowlists and Tor exits mean nothing/,
+    /allowlists and the Tor check would not work/,
     { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
   ],
   [
     'a dual-stack Service without an IPv6 listener',
-    /gives callers an address of IPv6, on which nobody listens/,
+    /has an IPv6 address, but the gateway listens only on IPv4/,
     { gateway: { service: { ipFamilies: ['IPv4', 'IPv6'] } } },
   ],
   [
     'a PreferDualStack Service without an IPv6 listener',
-    /gives callers an address of IPv6, on which nobody listens/,
+    /has an IPv6 address, but the gateway listens only on IPv4/,
     { gateway: { service: { ipFamilyPolicy: 'PreferDualStack' } } },
   ],
   [
     'SingleStack with two IP families',
-    /SingleStack has one of ipFamilies, not two/,
+    /SingleStack allows only one of ipFamilies/,
     { gateway: { listenAddress: '::', service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv6', 'IPv4'] } } },
   ],
   [
@@ -134,7 +134,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'ticket keys without TLS at the gateway',
-    /are of the gateway's own TLS/,
+    /have no effect without TLS in the gateway/,
     {
       gateway: { tls: { existingSecret: '' } },
       secrets: { tlsTicketKeys: { existingSecret: 'keys' } },
@@ -145,17 +145,17 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['no source of Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
   [
     'a separate in-memory store in each pod',
-    /each pod would have merchants and keys of its own/,
+    /each pod would have separate merchants and keys/,
     { config: { keyStore: { kind: 'memory' } } },
   ],
   [
     "a key store for one environment's gateways only",
-    /live: gateway\.config\.keyStore would be the gateways' alone/,
+    /live: gateway\.config\.keyStore applies only to the gateways/,
     { environments: { live: { gateway: { config: { keyStore: { redis: { url: 'redis://other:6379' } } } } } } },
   ],
   [
     "an identity for one environment's gateways only",
-    /live: gateway\.config\.identity would be the gateways' alone/,
+    /live: gateway\.config\.identity applies only to the gateways/,
     {
       services: { enabled: true },
       environments: { live: { gateway: { config: { identity: { audience: 'other' } } } } },
@@ -163,7 +163,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'routes set for one of two environments with services',
-    /test: another environment has routes of its own/,
+    /test: another environment overrides routes/,
     {
       services: { enabled: true },
       environments: {
@@ -174,12 +174,12 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'loadBalancerClass on a ClusterIP',
-    /are of the type LoadBalancer/,
+    /need the type LoadBalancer/,
     { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: null, loadBalancerClass: 'x.example/lb' } } },
   ],
   [
     'loadBalancerSourceRanges on a NodePort',
-    /are of the type LoadBalancer/,
+    /need the type LoadBalancer/,
     { gateway: { service: { type: 'NodePort', loadBalancerSourceRanges: ['203.0.113.0/24'] } } },
   ],
   [
@@ -224,10 +224,10 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /secrets\.adminToken\.existingSecret/,
     { secrets: { adminToken: { existingSecret: '' } } },
   ],
-  ['services without a signing key for the identity', /signed identity alone/, { services: { enabled: true } }],
+  ['services without a signing key for the identity', /only the signed identity/, { services: { enabled: true } }],
   [
     'a Redis policy that selects every pod',
-    /would cut off every pod/,
+    /would isolate every pod/,
     { networkPolicy: { protectRedis: { enabled: true } } },
   ],
   [
@@ -311,12 +311,12 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   // Access logs and checkpoints.
   [
     'an access log that is lost with the pod',
-    /accessLog\.destination is var\/access\.log, which goes with the pod/,
+    /accessLog\.destination is var\/access\.log, which is lost with the pod/,
     { config: { accessLog: { destination: 'var/access.log' } } },
   ],
   [
     'an access log at a path without a mounted volume',
-    /\/logs-of-nobody\/\$\{HOSTNAME\}\.log, which goes with the pod/,
+    /\/logs-of-nobody\/\$\{HOSTNAME\}\.log, which is lost with the pod/,
     {
       config: { accessLog: { destination: '/logs-of-nobody/${HOSTNAME}.log' } },
       gateway: {
@@ -327,7 +327,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'an access log on an emptyDir volume',
-    /which goes with the pod/,
+    /which is lost with the pod/,
     {
       config: { accessLog: { destination: '/logs/${HOSTNAME}.log' } },
       gateway: {
@@ -338,12 +338,12 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'checkpoints that are lost with the pod',
-    /accessLog\.checkpoints\.file is \/var\/lib\/checkpoints\.jsonl, which goes with the pod/,
+    /accessLog\.checkpoints\.file is \/var\/lib\/checkpoints\.jsonl, which is lost with the pod/,
     { config: { accessLog: { checkpoints: { file: '/var/lib/checkpoints.jsonl' } } } },
   ],
   [
     'a key for checkpoints without a destination',
-    /secrets\.instanceKey signs checkpoints that are kept nowhere/,
+    /secrets\.instanceKey signs checkpoints, but nothing stores them/,
     { secrets: { instanceKey: { create: true } } },
   ],
   [
@@ -360,22 +360,22 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   // Disruption budgets, autoscaling and resources.
   [
     'a disruption budget with maxUnavailable of 100%',
-    /lets 3 of 3 pods be away at once: it protects nothing/,
+    /allows 3 of 3 pods to be unavailable at once, so it protects nothing/,
     { gateway: { podDisruptionBudget: { maxUnavailable: '100%' } } },
   ],
   [
     'a disruption budget with maxUnavailable above the number of pods',
-    /lets 10 of 3 pods be away at once/,
+    /allows 10 of 3 pods to be unavailable at once/,
     { gateway: { podDisruptionBudget: { maxUnavailable: 10 } } },
   ],
   [
     'a disruption budget with minAvailable of 0%',
-    /gateway\.podDisruptionBudget lets 3 of 3 pods be away/,
+    /gateway\.podDisruptionBudget allows 3 of 3 pods to be unavailable/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '0%' } } },
   ],
   [
     'autoscaling by CPU without a CPU request',
-    /gateway\.autoscaling measures the share of the requested CPU/,
+    /gateway\.autoscaling needs a CPU request/,
     { gateway: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } } },
   ],
   [
@@ -451,12 +451,12 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'renewBefore longer than the duration of the certificate',
-    /renewed 720h before its end, and valid for 24h30m/,
+    /renewBefore is 720h and duration 24h30m/,
     certificate({ duration: '24h30m' }),
   ],
   [
     'renewBefore below the minimum of cert-manager',
-    /renewed 299s before its end/,
+    /renewBefore is 299s/,
     certificate({ duration: '24h', renewBefore: '299s' }),
   ],
   // The image.
@@ -536,13 +536,13 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     (mountPath) =>
       [
         `a mount at ${mountPath}`,
-        /gateway\.extraVolumeMounts has \/\S*, which would hide what is the chart's or the image's own/,
+        /gateway\.extraVolumeMounts has \/\S*, which would hide files of the chart or the image/,
         { gateway: { extraVolumes: [{ name: 'a', emptyDir: {} }], extraVolumeMounts: [{ name: 'a', mountPath }] } },
       ] as const,
   ),
   [
     'a mount at a relative path',
-    /registry\.extraVolumeMounts has geo, which is no absolute path/,
+    /registry\.extraVolumeMounts has geo, which is not an absolute path/,
     {
       registry: {
         extraVolumes: [{ name: 'a', emptyDir: {} }],

@@ -39,7 +39,7 @@ t.test('an upgrade with the token of the services generates the key of services 
   t.equal(secret(made), undefined, 'without the token nothing would use it');
   const { manifest, info } = await helm('upgrade', {}, values);
   t.match(info.notes, '--registry-token-file treasurer-token');
-  t.notMatch(info.notes, 'nobody can create or fund a wallet');
+  t.notMatch(info.notes, 'wallets cannot be created or funded');
   const data = secret(made)?.data ?? {};
   const written = (name: string): string => {
     const file = `${t.testdirName}-${name}`;

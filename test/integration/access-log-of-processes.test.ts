@@ -55,7 +55,7 @@ async function startGatewayProcess() {
   const exited = once(child, 'exit') as Promise<[number | null, string | null]>;
   let told = '';
   child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-  await until(() => told.includes('takes requests') || child.exitCode !== null);
+  await until(() => told.includes('accepts requests') || child.exitCode !== null);
   const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(told)?.[1]);
   const gateway = { https: port, ca: pair.cert };
   return { child, exited, gateway, told: () => told };

@@ -59,7 +59,7 @@ t.test('a reload signal during the start does not end the process', async (t) =>
   const started = new Promise<string>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {
       told += chunk.toString();
-      if (told.includes('the gateway takes requests')) resolve('started');
+      if (told.includes('the gateway accepts requests')) resolve('started');
     });
   });
   const writing = await open(file('pipe'), 'w'); // completes once the gateway reads the pipe: it is starting, and waits

@@ -99,7 +99,7 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   t.match(await verify('--as-of', '1h'), { status: 2, err: '--as-of needs --running' });
   t.match(await command('audit', 'verify', '--head', head, log), {
     status: 2,
-    err: '--head needs --checkpoints registry',
+    err: '--head requires --checkpoints registry',
   });
 
   const id = (JSON.parse(linesOf(readFileSync(log))[2] ?? '') as { event: { id: string } }).event.id;
@@ -199,7 +199,7 @@ t.test(
     };
     t.match(await ready(), {
       status: 503,
-      text: /has not signed a receipt for it: 403: another key is pinned for gw\.example\/a/,
+      text: /no receipt from the registry yet: 403: another key is pinned for gw\.example\/a/,
     });
     t.same(await kinds(), ['key']);
     let key = '';

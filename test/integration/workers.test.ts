@@ -87,7 +87,7 @@ async function startWorkers() {
     child.kill('SIGKILL');
     for (const pid of [...pids(1), ...pids(2)]) if (isRunning(pid)) process.kill(pid, 'SIGKILL');
   });
-  await until(() => told.includes('takes requests') || child.exitCode !== null);
+  await until(() => told.includes('accepts requests') || child.exitCode !== null);
   const port = (name: string): number => Number(new RegExp(`"${name}":\\{[^}]*"port":(\\d+)`).exec(told)?.[1]);
   const management = `http://127.0.0.1:${port('management')}`;
   const gateway = { https: port('https'), ca: pair.cert };

@@ -316,9 +316,9 @@ t.test('a failed start reports the cause and leaves nothing open', async (t) => 
   const cases: [changes: object, message: RegExp][] = [
     [{ tokenFile: null }, /^registry\.tokenFile must name a file with a token of at least 32 characters/],
     [{ tokenFile: `${directory}/none` }, /^The token file .*none cannot be read: there is no such file\.$/],
-    [{ tokenFile: `${directory}/short` }, /must hold one token of at least 32/],
-    [{ tokenFile: `${directory}/spaced` }, /must hold one token of at least 32/],
-    [{ tokenFile: `${directory}/empty` }, /must hold one token of at least 32/],
+    [{ tokenFile: `${directory}/short` }, /must contain one token of at least 32/],
+    [{ tokenFile: `${directory}/spaced` }, /must contain one token of at least 32/],
+    [{ tokenFile: `${directory}/empty` }, /must contain one token of at least 32/],
     [
       { databaseUrl: 'postgres://admin:s3cr3tw0rd@127.0.0.1:1/x' },
       /^The PostgreSQL database x at 127\.0\.0\.1:1 cannot be used/,

@@ -149,7 +149,7 @@ onEachDatabase('administrators have unique names and roles that fit their mercha
   const create = (body: object) => call('POST', '/administrators', { body });
   t.equal((await create({ name: 'ada', roles: ['owner'] })).status, 201);
   const invalid: [body: object, status: number, message: RegExp][] = [
-    [{ name: 'ada', roles: ['support'] }, 409, /^An administrator has this name already/],
+    [{ name: 'ada', roles: ['support'] }, 409, /another administrator has it already/],
     [{ name: 'Bootstrap', roles: ['owner'] }, 409, /reserved/],
     [{ name: 'registry', roles: ['owner'] }, 409, /reserved/],
     [{ name: 'a b', roles: ['owner'] }, 422, /^name must be a name of 1 to 64/],
@@ -158,7 +158,7 @@ onEachDatabase('administrators have unique names and roles that fit their mercha
     [{ name: 'x', roles: ['merchant-admin'] }, 422, /^merchant-admin is a role of one merchant's members/],
     [{ name: 'x', roles: ['support'], merchantId: id }, 422, /^support is a role of the platform/],
     [{ name: 'x', roles: ['merchant-viewer'], merchantId: 'm_nobody' }, 422, /^No merchant has this id/],
-    [{ name: 'x', roles: ['support'], issuer: 'https://id.example' }, 422, /only together/],
+    [{ name: 'x', roles: ['support'], issuer: 'https://id.example' }, 422, /must be given together/],
   ];
   for (const [body, status, message] of invalid) t.match(await create(body), { status, body: { message } });
   const identity = { issuer: 'https://id.example', subject: '7' };

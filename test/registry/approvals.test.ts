@@ -200,7 +200,7 @@ onEachDatabase('a request is rejected only with the permission of its change', a
   const { approvalId } = waits.body.data;
   t.match(await decide(approvalId, 'reject', tess.headers), {
     status: 403,
-    body: { message: 'Your roles may not do this: it needs merchants:write', data: { code: 'permission_missing' } },
+    body: { message: 'Your roles lack the permission merchants:write', data: { code: 'permission_missing' } },
   });
   t.equal(await statusOf(approvalId), 'WAITING');
 });
@@ -230,7 +230,7 @@ onEachDatabase('owners are made by two owners, except for the first two', async 
   await requested(set(obi.id, { issuer: 'https://id.example', subject: 'eve' }));
   t.match(await call('POST', '/administrators', { body: { name: 'fay', roles: ['owner'] } }), {
     status: 403,
-    body: { message: /the shared token names nobody: use a token of your own/ },
+    body: { message: /the shared token identifies no person: use a token of your own/ },
   });
 
   const second = await tokenOf(ada.id, ada.headers);
@@ -258,7 +258,7 @@ onEachDatabase('owners are made by two owners, except for the first two', async 
   t.equal((await decide(live, 'approve', olu.headers)).status, 200);
   t.match(await decide(eve, 'approve'), {
     status: 403,
-    body: { message: /may approve only while there is one owner/ },
+    body: { message: /may approve only while there is exactly one owner/ },
   });
 
   // An owner who disables the other one is not a first owner again.
@@ -288,7 +288,9 @@ onEachDatabase('weaker rules wait for approval, and the rules in force remain un
   const goLive = () => call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers: ada.headers });
   logged.length = 0;
   await configure(noRules);
-  t.match(logged, [{ message: /^registry.approvals has changed, and the change waits for approval: an owner runs/ }]);
+  t.match(logged, [
+    { message: /^registry.approvals has changed, and the change waits for approval: an owner must run/ },
+  ]);
   t.equal((await goLive()).status, 409);
   await configure(noRules);
   const waiting = (await call<Approval[]>('GET', '/approvals?status=WAITING')).body.data;

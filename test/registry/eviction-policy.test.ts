@@ -22,7 +22,7 @@ t.test(
       projection: 'behind',
       warnings: [/^Redis may evict records \(maxmemory-policy allkeys-lru\): set maxmemory-policy noeviction/],
     });
-    t.match(logged.join('\n'), /could not be projected.*may evict records \(maxmemory-policy allkeys-lru\)/);
+    t.match(logged.join('\n'), /could not be written to the store.*may evict records \(maxmemory-policy allkeys-lru\)/);
     await redis.client.config('SET', 'maxmemory-policy', 'noeviction');
     await until(
       async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true,

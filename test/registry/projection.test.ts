@@ -411,7 +411,7 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
   }
   t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
   await until(() => time.untilNext !== null);
-  const failures = logged.filter(({ message }) => message.startsWith('records could not be projected'));
+  const failures = logged.filter(({ message }) => message.startsWith('records could not be written to the store'));
   t.equal(failures.length, 1, 'an outage is logged once, not per attempt');
 
   const failed = store.calls.length;
@@ -422,7 +422,7 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
   time.advance(10_000);
   await until(() => store.meta !== null && time.untilNext !== null);
   t.same(await differences(database, store), []);
-  t.match(logged.at(-1), { message: 'records are projected again', details: { failures: 11 } });
+  t.match(logged.at(-1), { message: 'records can be written to the store again', details: { failures: 11 } });
 
   t.equal(time.untilNext, 1000);
   await createMerchant(context, registryAuthor, { name: 'of another process' });

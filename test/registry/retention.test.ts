@@ -150,7 +150,7 @@ onEachDatabase('a failed deletion is logged once, and deleting resumes', async (
   };
   await pass();
   await pass();
-  const about = () => logged.filter(({ message }) => message.includes('old'));
+  const about = () => logged.filter(({ message }) => message.includes('retention period'));
   t.equal(about().length, 1);
   fails = false;
   await pass();

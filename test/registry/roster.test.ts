@@ -267,9 +267,9 @@ t.test("a registry does not take over a store that belongs to another registry's
   const one = projection('one');
   await one.run();
   const strange = await rosterFixture(t, 'sqlite::memory:');
-  if (typeof store.meta?.generation !== 'string') throw new Error('not seeded');
+  if (typeof store.meta?.generation !== 'string') throw new Error('has no meta record');
   strange.store.meta = { ...store.meta, database: 'another', generation: 'unheard of' };
-  await t.rejects(strange.projection('two').run(), /that of another database \(another\)/);
+  await t.rejects(strange.projection('two').run(), /the records of another database \(another\)/);
   t.match(strange.store.meta, { database: 'another' }, 'nothing was written');
   strange.store.meta = null;
   await strange.projection('two').run();

@@ -119,7 +119,7 @@ t.test('a failed message is sent again with growing pauses and the same id, and 
   await sender.round();
   await sender.round();
   t.equal(received.length, 1, 'not before the pause');
-  t.match(await rows(), [{ attempts: 1, problem: 'the endpoint responds with 500', given_up_at: null }]);
+  t.match(await rows(), [{ attempts: 1, problem: 'the endpoint responded with status 500', given_up_at: null }]);
   const times: number[] = [time.now()];
   for (let minute = 0; minute < 26 * 60; minute += 1) {
     time.advance(60_000);
@@ -159,7 +159,7 @@ t.test('a message that was accepted late is forgotten', async (t) => {
 t.test('redirects are not followed, and endless, slow and forged responses end', async (t) => {
   const { sender, enqueue, rows, received, at, url } = await fixture(t);
   const cases: Record<string, (response: ServerResponse) => void> = {
-    'the endpoint responds with 307': (response) => void response.writeHead(307, { location: url }).end(),
+    'the endpoint responded with status 307': (response) => void response.writeHead(307, { location: url }).end(),
     'the endpoint cannot be reached: timeout': () => undefined,
     'the endpoint cannot be reached: UND_ERR_HEADERS_OVERFLOW': (response) =>
       void response.writeHead(200, { 'x-large': 'x'.repeat(64 * 1024) }).end(),

@@ -101,7 +101,7 @@ t.test('a registry without the secret does not write into a sealed store', { ski
   await sealing.close();
   const before = await redis.get(name);
   for (const [wrong, why] of [
-    [[], 'this registry has no secret'],
+    [[], 'this registry has no keys.recordSecretFile'],
     [[foreign], 'this registry has another secret'],
   ] as const) {
     logged.length = 0;

@@ -94,7 +94,8 @@ t.test('a token counts in the authorization header only, and one that is too lon
     { 'proxy-authorization': `Bearer ${token}` },
   ])
     t.match((await app.inject({ url: '/me', headers })).json(), {
-      message: 'A bearer token is required in the authorization header. Replace the token, which others may have read',
+      message:
+        'A bearer token is required in the authorization header. Revoke the token that was sent elsewhere, because others may have read it',
     });
   const besides = { url: `/events?claimed=${token}`, headers: { authorization: `Bearer ${token}` } };
   t.equal((await app.inject(besides)).statusCode, 401, 'a URL with a token, beside a valid header');

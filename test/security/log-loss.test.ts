@@ -260,7 +260,7 @@ async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise
   const ended = once(child, 'exit');
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  await until(() => output.includes('takes requests') || child.exitCode !== null);
+  await until(() => output.includes('accepts requests') || child.exitCode !== null);
   child.kill('SIGTERM');
   return { end: await ended, output };
 }
@@ -269,14 +269,14 @@ t.test('a gateway that cannot write the last lines of its access log exits with 
   const { end, output } = await runAndEnd(t, 'access.log', []);
   t.same(end, [1, null], output);
   t.match(output, /fatal error; the process exits/);
-  t.match(output, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.match(output, /the last \d+ bytes of the access log could not be written and are lost/);
   t.notMatch(output, 'drained');
 });
 
 t.test('a gateway with several workers that cannot write the last lines exits with a failure too', async (t) => {
   const { end, output } = await runAndEnd(t, 'access.2.log', ['--workers', '2']);
   t.same(end, [1, null], output);
-  t.match(output, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.match(output, /the last \d+ bytes of the access log could not be written and are lost/);
   t.match(output, /a worker process ended with a failure: 2/);
 });
 

@@ -67,7 +67,7 @@ t.test('a gateway that starts after a record was deleted detects the loss', { sk
   await redis.client.del(`mg:key:${id}`);
   const one = gateway('one');
   await until(async () => (await one.ask(other)) === 'accepted', 'the other key is accepted');
-  t.match(await one.ask(id), /^503 records may be missing/, 'while the registry is unavailable');
+  t.match(await one.ask(id), /^503 Redis may have lost this record/, 'while the registry is unavailable');
   t.match(await one.ask(unknownId(1)), /^503/, 'an unknown key gets 503 as well');
   registry = await start();
   await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted once the registry is back');
@@ -96,8 +96,8 @@ t.test(
     await registry.stop();
     t.equal(await one.ask(unknownId(1)), '401');
     await redis.client.del(`mg:key:${ids[0]}`, `mg:key:${ids[9]}`);
-    t.match(await one.ask(ids[0] ?? ''), /^503 records may be missing/, 'a record that was not cached');
-    t.match(await one.ask(ids[9] ?? ''), /^503 records may be missing/, 'a record that was cached before');
+    t.match(await one.ask(ids[0] ?? ''), /^503 Redis may have lost this record/, 'a record that was not cached');
+    t.match(await one.ask(ids[9] ?? ''), /^503 Redis may have lost this record/, 'a record that was cached before');
     t.equal(await one.ask(unknownId(2)), '401');
   },
 );
@@ -159,7 +159,7 @@ t.test('a registry reply counts only with the seal of its own query', async (t) 
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals },
     }).text(`mg:key:${unknownId(1)}`);
   for (const [what, replyTo] of Object.entries(forgedReplies))
-    await t.rejects(textOf(replyTo), { name: 'KeyStoreUnavailable', message: /has not replied whether/ }, what);
+    await t.rejects(textOf(replyTo), { name: 'KeyStoreUnavailable', message: /did not reply to the query for/ }, what);
   t.equal(await textOf((query) => seals.seal(query, reply)), null);
 });
 
@@ -347,7 +347,7 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
       await restore(replica);
       return result;
     };
-    await t.rejects(projection.run(), /the store was replaced or emptied/);
+    await t.rejects(projection.run(), /Redis was replaced or emptied/);
     t.same(await statuses(), ['ACTIVE']);
     t.equal((await store.snapshot()).revision, 2, 'no revision is published whose change is missing');
     await projection.run();
@@ -367,7 +367,7 @@ t.test('a store flushed during a full rewrite is not marked complete', { skip: w
     if ((pages += 1) === 2) await client.flushall();
     return rewrite(...args);
   };
-  await t.rejects(projection.run(), /the store was replaced or emptied/);
+  await t.rejects(projection.run(), /Redis was replaced or emptied/);
   t.equal((await store.snapshot()).meta, null);
   await projection.run();
   t.equal((await statuses()).length, 3);
@@ -379,7 +379,7 @@ t.test('a store flushed during a full rewrite is not marked complete', { skip: w
     await client.flushall();
     return complete(...args);
   };
-  await t.rejects(projection.run(), /the store was replaced or emptied/);
+  await t.rejects(projection.run(), /Redis was replaced or emptied/);
   t.equal((await store.snapshot()).meta, null);
 });
 
@@ -392,8 +392,11 @@ t.test(
     await store.write([{ name: 'key:1', value: { revision: 1 } }], 1, 'g');
     await store.publish({ revision: 1, change: 'a' });
     await client.set('mg:writer', 'another:0');
-    await t.rejects(store.publish({ revision: 2, change: 'b' }), /the writer mark has changed/);
-    await t.rejects(store.write([{ name: 'key:1', value: { revision: 2 } }], 2, 'g'), /the writer mark has changed/);
+    await t.rejects(store.publish({ revision: 2, change: 'b' }), /another client changed the store/);
+    await t.rejects(
+      store.write([{ name: 'key:1', value: { revision: 2 } }], 2, 'g'),
+      /another client changed the store/,
+    );
     t.equal((await store.snapshot()).revision, 1);
     await store.begin();
     await store.publish({ revision: 2, change: 'b' });
@@ -410,7 +413,7 @@ t.test('a registry on another database writes nothing', { skip: withoutRedis }, 
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
   const wrong = new Projection({ ...common, database, store, clock: time, monotonic: time.monotonic, holder: 'wrong' });
   await database.updateTable('revision').set({ generation: 'of its own' }).execute();
-  for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /that of another database/);
+  for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /the records of another database/);
   t.same(await save(), before);
 });
 
@@ -435,7 +438,7 @@ t.test(
     for (const damaged of ['', '{', '[]', '{"version":2,"generation":"generation-0"}']) {
       await client.set('mg:meta', damaged);
       const before = await save();
-      await t.rejects(wrong.run(), /another registry's: of its 4 records this database knows 0/, damaged);
+      await t.rejects(wrong.run(), /another registry: of 4 records there, this database has 0/, damaged);
       t.same(await save(), before);
       await projection.run();
       t.match(

@@ -183,7 +183,7 @@ t.test('a store that lost changes is unavailable until it has them again', (t) =
   t.ok(judgeAndAdopt(state, meta, '7'));
   for (const revision of ['6', '6', '5', '6']) {
     t.notOk(judgeAndAdopt(state, meta, revision));
-    t.match(state.reason, `it has revision ${revision}, but had 7 before`);
+    t.match(state.reason, `its revision is ${revision}, but was 7 before`);
   }
   t.notOk(judgeAndAdopt(state, null, null));
   t.notOk(judgeAndAdopt(state, meta, '6'), 'also not after it was empty for a while');
@@ -223,7 +223,7 @@ t.test('a server is trusted when the registry names it or the gateway knows that
   for (const [servers, reason] of [
     [['c'], 'has not compared this Redis server with its database yet: c'],
     [['a', 'c'], 'yet: c'],
-    [[null], /lacks the right \+info/],
+    [[null], /grant the Redis user the right \+info/],
   ] as const) {
     t.equal(state.judge(named, '7', servers, null), null);
     t.match(state.reason, reason);
@@ -246,7 +246,7 @@ t.test('a server is trusted when the registry names it or the gateway knows that
   t.end();
 });
 
-// In a snapshot from before an upgrade of the registry the meta record names no servers. The rules of the former release
+// In a snapshot from before an upgrade of the registry the meta record lists no Redis servers. The rules of the former release
 // then applied again. They trust any server, also one that lacks a revocation.
 t.test('a store that no longer names its servers is unavailable until it names them again', (t) => {
   for (const generation of [(seededRecords['mg:meta'] as { generation: string }).generation, 'another']) {
@@ -258,7 +258,7 @@ t.test('a store that no longer names its servers is unavailable until it names t
     t.notOk(state.isFormer);
     for (const revision of ['8', '7', '9']) {
       t.notOk(judgeAndAdopt(state, former, revision), `revision ${revision} of generation ${generation}`);
-      t.match(state.reason, 'names no servers, although this store had one that did');
+      t.match(state.reason, 'lists no Redis servers, but an earlier one did');
       t.equal(state.judge(former, revision, ['a'], generation), null, 'also for a gateway that is enrolled in it');
     }
     t.notOk(state.isFormer, 'the former rules do not apply either');

@@ -75,7 +75,7 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   const changed = rehashed(lines.with(4, (lines[4] ?? '').replace('/v1/payouts/3', '/v1/payouts/9')));
   const verdict = signed.verify([fileOf(changed)]);
   t.same(kindsOf(verdict), ['1:12 edited']);
-  t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of its run: not what was signed at');
+  t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of the run: the content differs from what was signed at');
   t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });
 
@@ -196,7 +196,7 @@ t.test('the next process signs what a killed process had written', async (t) => 
       .join('\n');
   t.equal(messages(killed), '');
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
-  t.match(messages(edited), 'line 4 of its run is not the line that the next process found and signed at');
+  t.match(messages(edited), 'line 4 of the run is not the line that the next process found and signed at');
   t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
 });
 
@@ -284,7 +284,7 @@ t.test('a forged log that claims an earlier file does not prove a run signed fro
     t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
     t.match(
       verdict.findings[0]?.message,
-      `begin with line ${first}: the signature of the 8 lines 1 to 8 cannot prove them`,
+      `begin with line ${first}, so the signature over the 8 lines 1 to 8 cannot verify them`,
     );
   }
 });
@@ -302,7 +302,7 @@ t.test('a key of an ended instance is not accepted, although a newer key of the 
     t.equal(readPinned(note, keys(Infinity)).occasion, 'start');
     t.throws(
       () => readPinned(note, keys(Date.now() - 60_000)),
-      new InvalidNote('the public key that signed it was not valid at its time'),
+      new InvalidNote('the public key of the signature was not valid at the time of the checkpoint'),
     );
     t.throws(() => readPinned(note, keys(Date.now() - 60_000).slice(1)), InvalidNote);
   });

@@ -149,7 +149,7 @@ for (const [what, [refuse, allow]] of Object.entries(replaced)) {
         t.equal(await status(), 'KeyStoreUnavailable');
         await wait(100);
       }
-      t.match(records.unavailableReason(), "does not accept this gateway's acknowledgements");
+      t.match(records.unavailableReason(), 'does not accept writes of this gateway');
       t.equal(
         await server.client.exists('mg:gateway:g', `mg:key:${lookupId}`),
         2,

@@ -24,7 +24,7 @@ killAtEnd(t, registry);
 const ready = new Promise<void>((resolve, reject) => {
   const read = (chunk: Buffer): void => {
     log += chunk.toString();
-    if (log.includes('the registry takes requests')) resolve();
+    if (log.includes('the registry accepts requests')) resolve();
   };
   registry.stdout.on('data', read);
   registry.stderr.on('data', read);
@@ -94,7 +94,7 @@ t.test('neither the process list, nor the output, nor the log of the registry ha
   registry.removeAllListeners('exit');
   registry.kill('SIGTERM');
   await ended;
-  t.match(log, /the shared token of registry\.tokenFile works although an owner exists/);
+  t.match(log, /the shared token of registry\.tokenFile is still accepted although an owner exists/);
   const places = {
     ...{ log, events: events.output, metrics, created: created.output, made: made.output, used: used.output },
     processes: [created, made, used, events].map(({ processList }) => processList).join('\n'),

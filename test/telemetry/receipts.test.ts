@@ -115,7 +115,7 @@ t.test('each submission extends the previous one, also when several were never s
     await wait(15);
   }
   const before = witness.submissions.length;
-  witness.reply = () => new Error('no registry replies');
+  witness.reply = () => new Error('the registry does not reply');
   write(log, 5);
   await until(() => witness.submissions.length > before);
   const [unanswered] = witness.submissions.slice(-1);
@@ -157,7 +157,7 @@ t.test('a submission without a reply is sent by the next process', async (t) => 
   const witness = new TestWitness();
   const first = open(t, directory, witness);
   await first.checkpoints.register();
-  witness.reply = () => new Error('no registry replies');
+  witness.reply = () => new Error('the registry does not reply');
   write(first.log, 7);
   await first.log.close(drainMilliseconds);
   const [file = ''] = readdirSync(directory).filter((name) => name.endsWith('.unanswered'));
@@ -183,7 +183,7 @@ t.test('the unanswered submissions of a live process are left to it', async (t) 
   const witness = new TestWitness();
   let isAway = false;
   const submit = (submission: string): Promise<WitnessReply> =>
-    isAway ? Promise.reject(new Error('no registry replies')) : witness.submit(submission);
+    isAway ? Promise.reject(new Error('the registry does not reply')) : witness.submit(submission);
   const first = open(t, directory, witness, { refreshMilliseconds: 20, submit });
   await first.checkpoints.register();
   const [run = ''] = witness.known.keys();
@@ -215,7 +215,7 @@ t.test('the unanswered submissions of a killed process are taken once, before th
   const directory = t.testdir({ source: {}, target: {} });
   const [source, target] = [`${directory}/source`, `${directory}/target`];
   const witness = new TestWitness();
-  witness.reply = () => new Error('no registry replies');
+  witness.reply = () => new Error('the registry does not reply');
   const first = open(t, source, witness, { registerMilliseconds: 50 });
   await first.checkpoints.register();
   write(first.log, 7);
@@ -248,7 +248,7 @@ t.test('the unanswered submissions of a killed process are taken once, before th
 t.test('a file of the former release is taken when its log is, or when it has not changed for long', async (t) => {
   const directory = t.testdir();
   const witness = new TestWitness();
-  witness.reply = () => new Error('no registry replies');
+  witness.reply = () => new Error('the registry does not reply');
   const first = open(t, directory, witness, { registerMilliseconds: 50 });
   await first.checkpoints.register();
   await first.log.close(drainMilliseconds);
@@ -353,11 +353,11 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
     ...{ status: 200, receipt: receiptOf(rotated, witness.submissions.at(-1)) },
     key: keyText(rotated.receiptKey),
   });
-  await keeps(/^the registry has another key for receipts, but sent no list signed with it$/);
+  await keeps(/^the registry has a new key for receipts, but sent no checkpoint list signed with that key$/);
   witness.reply = null;
   witness.signer = rotated;
   witness.head = signListHead({ size: 10_000, root: Buffer.alloc(32) }, store);
-  await keeps(/has not signed it/);
+  await keeps(/no signature matches/);
   witness.head = signListHead({ size: size - 1, root: Buffer.alloc(32) }, rotated);
   await keeps(/has shrunk from \d+ checkpoints to \d+/);
 
@@ -369,7 +369,7 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
 
   witness.signer = store;
   write(log, 1);
-  await until(() => (checkpoints.status.receipts?.problem ?? '').includes('replaced before'));
+  await until(() => (checkpoints.status.receipts?.problem ?? '').includes('a former key of the registry'));
   t.match(checkpoints.status.receipts?.problem, 'restart this gateway', 'a replaced key may be a stolen one');
   t.equal(changes.length, 1);
   witness.signer = rotated;
@@ -381,7 +381,7 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
 t.test('a run unknown to the witness is submitted before the start that names it', async (t) => {
   const directory = t.testdir();
   const witness = new TestWitness();
-  witness.reply = () => new Error('no registry replies');
+  witness.reply = () => new Error('the registry does not reply');
   const first = open(t, directory, witness, { registerMilliseconds: 50 });
   await first.checkpoints.register();
   write(first.log, 2);
@@ -422,7 +422,7 @@ t.test('a receipt counts only with a list head signed by its key, whose list has
     problems.push(checkpoints.status.receipts?.problem ?? '');
     t.notMatch(checkpoints.received, { head });
   }
-  t.match(problems, [/at most 16384/, /has not signed it/, /has shrunk from \d+ checkpoints to \d+/]);
+  t.match(problems, [/at most 16384/, /no signature matches/, /has shrunk from \d+ checkpoints to \d+/]);
   witness.head = null;
   await until(() => checkpoints.status.receipts?.problem === null);
   await log.close(5_000);

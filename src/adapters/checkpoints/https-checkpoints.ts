@@ -53,7 +53,7 @@ export class HttpsCheckpoints {
         ...{ dispatcher: this.#agent, method: 'POST', headers: this.#headers, body: line, signal },
       });
       await body.dump({ limit: maxResponseBytes, signal });
-      return statusCode >= 200 && statusCode <= 299 ? null : `the endpoint responds with ${statusCode}`;
+      return statusCode >= 200 && statusCode <= 299 ? null : `the endpoint responded with status ${statusCode}`;
     } catch (error) {
       return `the endpoint cannot be reached: ${connectionProblem(error)}`;
     }

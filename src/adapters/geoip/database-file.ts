@@ -94,7 +94,7 @@ async function readDatabase<Found extends Response>(
   const { databaseType } = reader.metadata;
   if (type.test(databaseType)) return reader;
   throw new OperatorError(
-    `${name} ${file} cannot be used: it is of the type "${databaseType.slice(0, 64)}", which is another kind of database.`,
+    `${name} ${file} cannot be used: its type is "${databaseType.slice(0, 64)}", so it is the wrong kind of database. Configure another file.`,
   );
 }
 

@@ -45,12 +45,14 @@ export async function readServicesTokenKey(file: string): Promise<SigningKey> {
   const what = 'The key of registry.servicesToken';
   const key = await readPrivateKey(file, what);
   if (key.algorithm === 'EdDSA') return key;
-  throw new OperatorError(`${what} ${file} must be an Ed25519 key: openssl genpkey -algorithm ed25519 -out ${file}`);
+  throw new OperatorError(
+    `${what} ${file} must be an Ed25519 key. Create one: openssl genpkey -algorithm ed25519 -out ${file}`,
+  );
 }
 
 async function readPrivateKey(file: string, what: string): Promise<SigningKey> {
   const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPrivateKey);
-  if (privateKey === null) throw new OperatorError(`${what} ${file} is not a PEM private key without a passphrase.`);
+  if (privateKey === null) throw new OperatorError(`${what} ${file} is not an unencrypted private key in PEM format.`);
   const { algorithm, keyId } = await publicHalf(createPublicKey(privateKey), what, file);
   return { privateKey, algorithm, keyId };
 }
@@ -68,8 +70,7 @@ export async function readRegistryKeys(files: readonly string[]): Promise<JSONWe
     const publicKey = privateKeys(pem) ? null : keyIn(pem, createPublicKey);
     if (publicKey?.asymmetricKeyType !== 'ed25519') {
       throw new OperatorError(
-        `${what} ${file} must be an Ed25519 public key: openssl pkey -in PRIVATE_KEY -pubout, for the key of ` +
-          'registry.servicesToken.',
+        `${what} ${file} must be an Ed25519 public key. Derive it from the private key of registry.servicesToken: openssl pkey -in PRIVATE_KEY -pubout`,
       );
     }
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
@@ -88,7 +89,7 @@ export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: Sign
     const what = 'The identity key';
     // `createPublicKey` derives the public key if the file contains a private key.
     const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);
-    if (publicKey === null) throw new OperatorError(`${what} ${file} is not a PEM key without a passphrase.`);
+    if (publicKey === null) throw new OperatorError(`${what} ${file} is not an unencrypted key in PEM format.`);
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
     keys.set(keyId, { ...jwk, kid: keyId, alg: algorithm, use: 'sig' });
   }

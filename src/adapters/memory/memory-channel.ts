@@ -11,7 +11,7 @@ export class MemoryChannel implements RegistryChannel, GatewayInbox {
 
   send({ kind, body }: GatewayMessage): Promise<string> {
     const handler = Object.hasOwn(this.#handlers, kind) ? this.#handlers[kind] : undefined;
-    return handler === undefined ? Promise.reject(new Error('no registry replies')) : handler(body);
+    return handler === undefined ? Promise.reject(new Error('the registry does not reply')) : handler(body);
   }
 
   close(): Promise<void> {

@@ -49,7 +49,7 @@ export class MemoryRecords implements Records, RecordsStore {
   readonly #onMalformed: (storeKey: string, problem: string) => void;
   readonly #gateway: MemoryGateway | null;
   #meta: MetaRecord | null = null;
-  #unavailableReason: string | null = 'the store is not seeded: it has no mg:meta record';
+  #unavailableReason: string | null = 'the store has no mg:meta record';
   #position: Position | null = null;
 
   /**
@@ -69,9 +69,10 @@ export class MemoryRecords implements Records, RecordsStore {
     for (const [lookupId, key] of this.#keys) {
       // No key hashes to a malformed name, so the gateway would reject the intended key as unknown.
       const name = `mg:key:${lookupId}`;
-      if (!lookupIdForm.test(lookupId)) onMalformed(name, 'its name is not a hash of 64 hex digits in lower case');
+      if (!lookupIdForm.test(lookupId))
+        onMalformed(name, 'the record name must end with a hash of 64 lower-case hex digits');
       if (key instanceof KeyStoreUnavailable || this.#merchants.has(key.merchantId)) continue;
-      onMalformed(name, `there is no record mg:merchant:${key.merchantId}`);
+      onMalformed(name, `the merchant record mg:merchant:${key.merchantId} is missing`);
     }
   }
 
@@ -212,8 +213,8 @@ export class MemoryRecords implements Records, RecordsStore {
       this.#meta = parseMetaRecord(meta);
       this.#unavailableReason = null;
     } catch (error) {
-      const problem = error instanceof Error ? error.message : 'it is malformed';
-      this.#unavailableReason = `its mg:meta record cannot be used: ${problem}`;
+      const problem = error instanceof Error ? error.message : 'the record is malformed';
+      this.#unavailableReason = `the mg:meta record cannot be used: ${problem}`;
     }
   }
 

@@ -20,7 +20,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   // quoted, because it may contain a key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
-      `The records file ${file} has a member that is no record's name: expected mg:meta, mg:key:<look-up id> and mg:merchant:<merchant id>.`,
+      `The records file ${file} has a member with an unknown name. Expected mg:meta, mg:key:<lookup id> and mg:merchant:<merchant id>.`,
     );
   }
   return records as StoredRecords;
@@ -49,9 +49,9 @@ function sentenceOf({ problem, position }: StrictJsonError, text: string): strin
   const sentences = {
     invalid:
       position === text.length
-        ? `ends at ${place}, before its JSON is complete. Was it cut off? Write it again.`
-        : `is not valid JSON at ${place}. Look for a missing comma, quote or bracket there, or for one too many.`,
-    'repeated-name': `has a record, or a member of a record, a second time at ${place}. Remove one of the two.`,
+        ? `ends at ${place}, before the JSON is complete. It may be truncated: write it again.`
+        : `is not valid JSON at ${place}. A comma, quote or bracket may be missing there, or there may be one too many.`,
+    'repeated-name': `has a duplicate member name at ${place}. Remove one of the two members.`,
     'forbidden-name': `has a member named __proto__ at ${place}. Remove it: no record has one.`,
     'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove that member: no record has one.`,
     'too-precise': `has a number with more digits than can be stored exactly at ${place}. Write it as an integer.`,

@@ -45,7 +45,7 @@ export class OperatorsClient {
   }): Promise<{ readonly status: number; readonly text: string | null } | { readonly problem: string }> {
     const { method, path, token, reason, body } = asked;
     const url = this.#options.url();
-    if (url === null) return { problem: 'they have not started yet' };
+    if (url === null) return { problem: 'not started yet' };
     const headers = {
       ...{ authorization: `Bearer ${token}`, accept: 'application/json', 'user-agent': 'merchant-gateway' },
       ...(body === null ? {} : { 'content-type': 'application/json' }),

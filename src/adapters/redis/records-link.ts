@@ -93,7 +93,7 @@ export interface AcknowledgementText {
 /** Thrown when a record is missing but the store may be incomplete: its meta record is missing too, or has changed. */
 export class StoreUnseeded extends KeyStoreUnavailable {
   constructor() {
-    super('the store was not seeded during the whole read');
+    super('the store was emptied or rebuilt during the read');
     this.name = 'StoreUnseeded';
   }
 }

@@ -77,9 +77,12 @@ export class Seals {
     const state = this.stateOf(name, text);
     if (isProof(state)) return;
     if (state === 'none') throw new MalformedRecord('the record is not sealed', { reason: 'unsealed' });
-    throw new MalformedRecord('its seal was made with another secret, or for a record with another name or content', {
-      reason: 'wrong_seal',
-    });
+    throw new MalformedRecord(
+      'the seal does not match: it was made with another secret, or the record was changed or renamed',
+      {
+        reason: 'wrong_seal',
+      },
+    );
   }
 }
 

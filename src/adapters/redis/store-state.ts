@@ -9,8 +9,9 @@ import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
  * so later changes may be missing.
  */
 const noServers =
-  'the meta record names no servers, although this store had one that did: it is from an old snapshot, or from an earlier release of the registry';
-const earlierGeneration = 'the meta record of the store is of an earlier generation';
+  'the meta record lists no Redis servers, but an earlier one did: Redis was restored from an old snapshot, or an earlier release of the registry runs';
+const earlierGeneration =
+  'the meta record of the store has an earlier generation, so Redis was restored from an old snapshot';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
@@ -102,12 +103,12 @@ export class StoreState {
         throw new MalformedRecord(rebuilding);
       }
       const revision = revisionIn(newest);
-      if (revision === null) throw new MalformedRecord('the revision is not a number');
+      if (revision === null) throw new MalformedRecord('the revision of the store is not a number');
       if (named === undefined && !this.#isEarlierRelease) throw new MalformedRecord(noServers);
       this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
       const hasLost = generation === this.#generation && revision < this.#highestRevision;
       if (hasLost)
-        this.#reason = `the store has lost changes: it has revision ${revision}, but had ${this.#highestRevision} before`;
+        this.#reason = `the store has lost changes: its revision is ${revision}, but was ${this.#highestRevision} before`;
       else this.#reason = generation === enrolledIn ? null : this.#notNamed;
       return this.#reason === null
         ? { generation, revision, replicas: named === undefined ? null : replicas, asks }
@@ -133,7 +134,7 @@ export class StoreState {
  * them.
  */
 function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
-  if (servers.includes(null)) return 'Redis does not say which server it is: its user lacks the right +info';
+  if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
   if (others.length === 0) return null;
   return `the registry has not compared this Redis server with its database yet: ${others.join(', ')}`;
@@ -160,12 +161,13 @@ export type MetaCheck = (text: string) => void;
  * @throws MalformedRecord if it is missing, invalid or not trusted
  */
 function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
-  if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
+  if (meta === null)
+    throw new MalformedRecord('the store has no meta record: the registry has not written the records yet');
   try {
     check(meta);
   } catch (error) {
     if (!(error instanceof MalformedRecord)) throw error;
-    const how = 'only sealed records are trusted; a registry with the same keys.recordSecretFile seals them all';
+    const how = 'start the registry with the same keys.recordSecretFile, which then seals all records';
     throw new MalformedRecord(`the meta record of the store cannot be trusted: ${error.message}; ${how}`, error);
   }
   try {

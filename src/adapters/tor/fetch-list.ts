@@ -25,7 +25,7 @@ export async function fetchList(url: URL, known: Validators | null, options: Fet
       return await contentOf(response, Object.keys(conditionsOf(known)).length > 0);
     discard(response);
     if (hops === maxRedirects) {
-      throw new ExitListRejected('bad_answer', `its server redirects more than ${maxRedirects} times`);
+      throw new ExitListRejected('bad_answer', `the server redirects more than ${maxRedirects} times`);
     }
     at = redirectTarget(at, response.headers.location);
   }
@@ -48,7 +48,7 @@ async function sendRequest(
       },
     });
   } catch (error) {
-    throw new ExitListRejected('unreachable', `it cannot be fetched: ${reasonOf(error)}`, { cause: error });
+    throw new ExitListRejected('unreachable', `the list cannot be fetched: ${reasonOf(error)}`, { cause: error });
   }
 }
 
@@ -75,7 +75,10 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
   // Without a declared length, the response ends when the connection ends, so a truncated list would go unnoticed.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
-    throw new ExitListRejected('cut_off', 'its last line has no line end, and its server did not send its length');
+    throw new ExitListRejected(
+      'cut_off',
+      'the list may be truncated: its last line has no line end, and the server sent no Content-Length',
+    );
   }
   return { text, etag: single(headers.etag), lastModified: single(headers['last-modified']), writtenAt: null };
 }
@@ -83,13 +86,13 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
 /** Checks the status and headers of a response before the body is read. Returns null if they are acceptable. */
 function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, conditional: boolean): ExitListRejected | null {
   if (statusCode === 304 && conditional) return null;
-  if (statusCode !== 200) return new ExitListRejected('bad_answer', `its server responded with status ${statusCode}`);
+  if (statusCode !== 200) return new ExitListRejected('bad_answer', `the server responded with status ${statusCode}`);
   const encoding = single(headers['content-encoding']) ?? 'identity';
   if (encoding.toLowerCase() !== 'identity') {
-    return new ExitListRejected('bad_answer', 'its server used a content encoding that was not requested');
+    return new ExitListRejected('bad_answer', 'the server used a content encoding that was not requested');
   }
   if (/^\s*text\/html\b/i.test(single(headers['content-type']) ?? '')) {
-    return new ExitListRejected('html', 'its server responded with an HTML page');
+    return new ExitListRejected('html', 'the server responded with an HTML page');
   }
   return Number(headers['content-length'] ?? 0) > maxListBytes ? tooLarge() : null;
 }
@@ -105,13 +108,13 @@ async function readBody(response: Dispatcher.ResponseData): Promise<Buffer> {
     }
   } catch (error) {
     if (error instanceof ExitListRejected) throw error;
-    throw new ExitListRejected('cut_off', `its response was cut off: ${reasonOf(error)}`, { cause: error });
+    throw new ExitListRejected('cut_off', `the response was cut off: ${reasonOf(error)}`, { cause: error });
   }
   return Buffer.concat(chunks);
 }
 
 function tooLarge(): ExitListRejected {
-  return new ExitListRejected('too_large', `it is larger than ${maxListBytes} bytes`);
+  return new ExitListRejected('too_large', `the list is larger than ${maxListBytes} bytes`);
 }
 
 /** Discards the rest of a response by closing its connection. */
@@ -140,15 +143,15 @@ function reasonOf(error: unknown): string {
  */
 function redirectTarget(from: URL, location: string | string[] | undefined): URL {
   if (typeof location !== 'string' || !URL.canParse(location, from.href)) {
-    throw new ExitListRejected('bad_answer', 'its server redirects without a valid Location header');
+    throw new ExitListRejected('bad_answer', 'the server redirects without a valid Location header');
   }
   const target = new URL(location, from);
   const secure = target.protocol === 'https:';
   if (!secure && (from.protocol === 'https:' || target.protocol !== 'http:')) {
-    throw new ExitListRejected('bad_answer', 'its server redirects to a protocol that is not allowed');
+    throw new ExitListRejected('bad_answer', 'the server redirects to a protocol other than http and https');
   }
   if (target.username !== '' || target.password !== '') {
-    throw new ExitListRejected('bad_answer', 'its server redirects to a URL with user info');
+    throw new ExitListRejected('bad_answer', 'the server redirects to a URL with a user or a password');
   }
   return target;
 }

@@ -89,16 +89,16 @@ export class MaintainedTorExits implements TorExits {
   unavailableReason(): string | null {
     if (this.#available || !this.#options.denyWhenUnavailable) return null;
     const [list] = this.#newestFirst();
-    if (list === undefined) return 'no list is loaded yet';
+    if (list === undefined) return 'no Tor exit list is loaded yet';
     const since = new Date(expiryStart(list)).toISOString();
-    return `the list is too old${since === list.confirmedAt ? '' : `: its own date is ${since}`}`;
+    return `the list is too old${since === list.confirmedAt ? '' : `: its date is ${since}`}`;
   }
 
   ageWarning(): string | null {
     const [list] = this.#newestFirst(ageStart);
     const { clock, maxAgeMilliseconds } = this.#options;
     if (list === undefined || !this.#available || clock.now() - ageStart(list) <= maxAgeMilliseconds) return null;
-    return `the list file was last written at ${new Date(ageStart(list)).toISOString()}, longer ago than maxAgeHours: replace the file`;
+    return `the list file was last written at ${new Date(ageStart(list)).toISOString()}, which is longer ago than torExits.maxAgeHours: replace the file`;
   }
 
   status(): TorListStatus {
@@ -135,7 +135,7 @@ export class MaintainedTorExits implements TorExits {
       busy = true;
       this.tick()
         .catch((error: unknown) => {
-          this.#options.onProblem('the Tor exit list could not be maintained', error);
+          this.#options.onProblem('the Tor exit list could not be updated', error);
         })
         .finally(() => (busy = false));
     };

@@ -10,7 +10,7 @@ import { ExitListRejected } from './exit-source.js';
 export function parseExitList(text: string): Generator<IpAddress> {
   const beginning = text.trimStart();
   if (beginning.startsWith('<'))
-    throw new ExitListRejected('html', 'it is an HTML or XML page, not a list of Tor exits');
+    throw new ExitListRejected('html', 'the content is an HTML or XML page, not a list of Tor exits');
   if (beginning.startsWith('{')) return addressesInOnionooDetails(beginning);
   return isCsv(text) ? addressesInCsv(text) : addressesInLines(text);
 }
@@ -37,14 +37,14 @@ function* addressesInCsv(text: string): Generator<IpAddress> {
       if (column === -1 || width > maxColumns) {
         throw new ExitListRejected(
           'malformed',
-          `line ${number} is not an address, and names no column "ip" or "address"`,
+          `line ${number} is neither an address nor a CSV header with a column "ip" or "address"`,
         );
       }
       continue;
     }
     const address = cells.length === width ? parseIpAddress(cells[column] ?? '') : null;
     if (address === null) {
-      throw new ExitListRejected('malformed', `line ${number} has no valid address in the column that line 1 names`);
+      throw new ExitListRejected('malformed', `line ${number} has no valid address in its address column`);
     }
     yield address;
   }
@@ -131,14 +131,14 @@ function parse(text: string) {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ExitListRejected('malformed', 'it begins as JSON but is malformed: it may be truncated', {
+    throw new ExitListRejected('malformed', 'the JSON is malformed; it may be truncated', {
       cause: error,
     });
   }
   if (details.Check(value)) return value;
   throw new ExitListRejected(
     'malformed',
-    "it is JSON, but not Onionoo's details: expected relays, each with flags and or_addresses",
+    'the JSON is not a details document of Onionoo: expected relays, each with flags and or_addresses',
   );
 }
 
@@ -150,6 +150,6 @@ export function decodeList(bytes: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
-    throw new ExitListRejected('malformed', 'it is not UTF-8 text', { cause: error });
+    throw new ExitListRejected('malformed', 'the content is not UTF-8 text', { cause: error });
   }
 }

@@ -32,17 +32,17 @@ export class RecordExchange {
     this.#reading = new TransitionReporter(
       options,
       'the Tor exit list cannot be read from the key store',
-      'the Tor exit list is read from the key store again',
+      'the Tor exit list can be read from the key store again',
     );
     this.#writing = new TransitionReporter(
       options,
       'the Tor exit list cannot be written to the key store',
-      'the Tor exit list is written to the key store again',
+      'the Tor exit list can be written to the key store again',
     );
     this.#saving = new TransitionReporter(
       options,
       'the snapshot of the Tor exit list cannot be written',
-      'the snapshot of the Tor exit list is written again',
+      'the snapshot of the Tor exit list can be written again',
     );
   }
 

@@ -136,14 +136,14 @@ export class SourceLists {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);
     if (digest === list.digest) return { ...list, addresses };
-    throw new ExitListRejected('malformed', 'its record does not match its digest');
+    throw new ExitListRejected('malformed', 'the stored list does not match its digest');
   }
 }
 
 function* addressesOf(texts: readonly string[]): Generator<IpAddress> {
   for (const text of texts) {
     const address = parseIpAddress(text);
-    if (address === null) throw new ExitListRejected('malformed', 'its record has an invalid address');
+    if (address === null) throw new ExitListRejected('malformed', 'the stored list has an invalid address');
     yield address;
   }
 }
@@ -215,15 +215,15 @@ class InvalidExitListRecord extends Error {
  * @throws InvalidExitListRecord; its message quotes nothing of the text
  */
 export function parseExitListRecord(text: string): ExitListRecord {
-  if (text.length > maxRecordLength) throw new InvalidExitListRecord('it is too long');
+  if (text.length > maxRecordLength) throw new InvalidExitListRecord('the record is too long');
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    throw new InvalidExitListRecord('it is not JSON');
+    throw new InvalidExitListRecord('the record is not JSON');
   }
   if (recordForm.Check(value)) return value;
-  throw new InvalidExitListRecord('it is not a Tor exit list record of version 1');
+  throw new InvalidExitListRecord('the record is not a Tor exit list of version 1');
 }
 
 /** The store in which one gateway publishes the lists that it fetched for all gateways. */

@@ -76,7 +76,7 @@ export class SourceReader {
 
 function asRefused(error: unknown): ExitListRejected {
   if (error instanceof ExitListRejected) return error;
-  return new ExitListRejected('unreadable', 'reading it failed unexpectedly', { cause: error });
+  return new ExitListRejected('unreadable', 'reading the source failed unexpectedly', { cause: error });
 }
 
 /** Options for the times at which sources are read. */

@@ -124,15 +124,22 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
       continue;
     }
     if (rules.trustedProxies.contains(address)) {
-      throw new ExitListRejected('names_trusted_proxy', `it holds ${address.text}, which is in trustedProxies`);
+      throw new ExitListRejected(
+        'names_trusted_proxy',
+        `the list contains ${address.text}, which is in trustedProxies`,
+      );
     }
-    if (admitted.size >= maxExits) throw new ExitListRejected('too_large', `it holds more than ${maxExits} addresses`);
+    if (admitted.size >= maxExits)
+      throw new ExitListRejected('too_large', `the list contains more than ${maxExits} addresses`);
     admitted.set(address.text, address);
     hash.update(`${address.text}\n`);
   }
   if (admitted.size === 0) {
-    const reserved = `: its ${leftOut} addresses are in reserved ranges, which torExits.allowReserved would accept`;
-    throw new ExitListRejected('empty', `it holds no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`);
+    const reserved = `: all ${leftOut} addresses are in reserved ranges, which only torExits.allowReserved accepts`;
+    throw new ExitListRejected(
+      'empty',
+      `the list contains no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`,
+    );
   }
   return { addresses: [...admitted.values()], digest: hash.digest('hex'), leftOut };
 }
@@ -146,6 +153,6 @@ export function rejectShrunken(size: number, sizeBefore: number): void {
   if (sizeBefore < smallList || size * 2 >= sizeBefore) return;
   throw new ExitListRejected(
     'shrunken',
-    `it has ${size} addresses and the previous list has ${sizeBefore}; if that is correct, run tor-exits refresh --accept-smaller`,
+    `the list has only ${size} addresses, but the previous list had ${sizeBefore}; if that is correct, run tor-exits refresh --accept-smaller`,
   );
 }

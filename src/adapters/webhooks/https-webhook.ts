@@ -53,7 +53,7 @@ export class HttpsWebhook {
       const response = await request(url, { dispatcher: this.#agent, method: 'POST', headers, body, signal });
       await response.body.dump({ limit: maxResponseBytes, signal });
       const { statusCode } = response;
-      return statusCode >= 200 && statusCode <= 299 ? null : `the endpoint responds with ${statusCode}`;
+      return statusCode >= 200 && statusCode <= 299 ? null : `the endpoint responded with status ${statusCode}`;
     } catch (error) {
       return `the endpoint cannot be reached: ${connectionProblem(error)}`;
     }

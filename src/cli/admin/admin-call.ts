@@ -47,13 +47,16 @@ export function administer<Options extends object>(
     .option('--token-file <file>', 'file with your token (or set MERCHANT_GATEWAY_TOKEN to the token)')
     .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
-    .option('--reason <text>', 'why you do this, shown by events list; the registry may require it')
-    .option('--actor <name>', 'with the shared token: name that events note as claimed (default: the system user)')
+    .option('--reason <text>', 'reason for the change, which the event contains; the registry may require it')
+    .option(
+      '--actor <name>',
+      'your name in events if you use the shared token; it is not verified (default: the system user)',
+    )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
       'after',
-      '\nExit status: 0 done and in force on every gateway, 1 failed or not yet in force everywhere, 2 wrong usage.',
+      '\nExit status: 0 done, and in force on every gateway; 1 failed, or not yet in force on every gateway; 2 wrong usage.',
     )
     .action(async () => {
       const options = command.opts<Options & CallOptions>();
@@ -109,14 +112,12 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   const { milliseconds, projected = true } = rest;
   if (!projected) {
     return notYet(
-      "Stored, but not yet written to the gateways' store: until then, gateways use the old record. The registry " +
-        'retries.',
+      "Stored in the database, but not yet in the gateways' key store. Until then, gateways use the old record. The registry retries.",
     );
   }
   if (gateways === null) {
     return notYet(
-      "Stored and written to the gateways' store, but the confirmations of the gateways could not be read. " +
-        'See gateways list.',
+      "Stored and written to the gateways' key store, but the confirmations of the gateways could not be read. Run gateways list.",
     );
   }
   if (pending.length > 0) {
@@ -131,7 +132,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   }
   const text =
     gateways === 0
-      ? "Stored and written to the gateways' store; no running gateway is affected."
+      ? "Stored and written to the gateways' key store. No running gateway uses the record."
       : `In force on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

@@ -10,7 +10,7 @@ import { tableLines } from './table.js';
 /** Creates the command `find`, which shows to which records an id, a name or an address belongs. */
 export function findCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('find')
-    .description('find what a name, an id or an IP address stands for')
+    .description('find merchants, keys, requests and administrators by a name, an id or an IP address')
     .argument(
       '<text>',
       'part of the name of a merchant, an IP address, or the id of a merchant, key, request or administrator',
@@ -21,7 +21,10 @@ export function findCommand(io: CommandIo, env: Environment = process.env): Comm
     const { data } = await client.ask({ method: 'GET', path: ['search'], query, expects: Type.Array(foundSchema) });
     const rows = data.map(({ kind, id, name, merchantId }) => [kind, id, name ?? '', merchantId ?? '']);
     const table = rows.length === 0 ? [] : tableLines(['KIND', 'ID', 'NAME', 'MERCHANT'], rows, { cut: ['NAME'] });
-    show(data, [...table, ...(rows.length === 0 ? ['Nothing has this name, id or address.'] : [])]);
+    show(data, [
+      ...table,
+      ...(rows.length === 0 ? ['No merchant, key, request or administrator has this name, id or address.'] : []),
+    ]);
   });
   return command;
 }

@@ -29,8 +29,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
   const list = gateways
     .command('list')
     .description(
-      'list the gateways that may use cached records: the newest change that each has confirmed, how long after it ' +
-        'was last seen it may use an older record, and how far its clock is ahead of that of the registry',
+      'list the gateways that may use cached records, with the newest change that each has confirmed, how long after LAST SEEN it may still use older records, and how far its clock is ahead of the clock of the registry',
     );
   administer(list, { io, env }, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: knownGateways });

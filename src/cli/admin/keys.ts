@@ -90,7 +90,7 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     showChange(data, [`The key ${data.keyId} of the merchant ${data.merchantId} is revoked.`]);
   });
 
-  const reset = keys.command('reset <keyid>').description('replace a key by a new one; the new key is shown only once');
+  const reset = keys.command('reset <keyid>').description('replace a key with a new key, which is shown only once');
   reset.option(
     '--grace <span>',
     'how long the old key stays valid, e.g. 30m, 24h or 7d (default: revoked at once)',

@@ -77,7 +77,7 @@ function merchantLines(merchant: Merchant): string[] {
 }
 
 function entriesOf(list: readonly string[] | null): string {
-  return list === null ? 'any' : list.join(', ') || 'none: every request is rejected';
+  return list === null ? 'any' : list.join(', ') || 'empty: every request is rejected';
 }
 
 function countOf(list: readonly string[] | null): string {

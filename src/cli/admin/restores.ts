@@ -22,7 +22,7 @@ const lifted = Type.Object({
 /** Creates the commands `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    'show for which periods a restored database may lack changes, and release the records held back for that reason',
+    'show the periods for which a restored database may lack changes, and reactivate the records that are therefore held inactive',
   );
   const edge = { io, env };
 
@@ -32,10 +32,10 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
     const rows = data.map(({ foundAt, unknownSince, certain }) => [
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
-        ? 'a gateway or Redis had changes that the database lacks'
-        : 'no gateway or Redis record is left that could prove a change',
+        ? 'a gateway or Redis has changes that the database lacks'
+        : 'changes may be lost: no gateway and no record in Redis shows whether there were any',
     ]);
-    const emptyText = ['The database was never found to lack a change.'];
+    const emptyText = ['No period is known for which the database lacks changes.'];
     show(
       data,
       rows.length === 0
@@ -44,7 +44,9 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
     );
   });
 
-  const held = restores.command('held').description('list the keys and merchants that are held back, newest first');
+  const held = restores
+    .command('held')
+    .description('list the keys and merchants that are held inactive after a restore, newest first');
   pageOptions(held);
   administer<PageOptions>(held, edge, async ({ client, options, show }) => {
     const expects = Type.Array(heldBack);
@@ -59,7 +61,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
 
   const lift = restores
     .command('lift <id>')
-    .description('release a held-back key or merchant with its state in the restored database');
+    .description('give a held-back key or merchant its state in the restored database again');
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
     const { data } = await client.ask({ method: 'POST', path, expects: lifted });

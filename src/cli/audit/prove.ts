@@ -40,7 +40,7 @@ const maxProofBytes = 2 * 1024 * 1024;
 export function proveCommand(io: CommandIo): Command {
   const command = new Command('prove');
   return registryOptions(command)
-    .description('print a proof that a line is in the log, for a reader without the log or a secret')
+    .description('print a proof that a line is in the log; its reader needs neither the log nor a secret')
     .argument('<file...>', 'files of the log in order, oldest first; .gz files are decompressed')
     .requiredOption('--id <id>', 'event.id of the line, or x-request-id of the response')
     .addOption(checkpointsOption().makeOptionMandatory())
@@ -49,9 +49,7 @@ export function proveCommand(io: CommandIo): Command {
     .option('--json', 'print JSON: the proof as text, the run and the position of the line')
     .addHelpText(
       'after',
-      '\nThe proof (c2sp.org/tlog-proof) contains only this line, and hashes of the others:\n' +
-        '  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n' +
-        '  audit check-proof --public-key keys.txt proof',
+      '\nThe proof (c2sp.org/tlog-proof) contains this line, and only hashes of the other lines:\n  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n  audit check-proof --public-key keys.txt proof',
     )
     .action((files: string[], options: ProveOptions) => {
       const problem = usageProblem(options);

@@ -48,9 +48,7 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         continue;
       }
       if (found === options.limit) {
-        err(
-          `More than ${options.limit} lines match: raise --limit, or narrow the search.\n${ignoredLinesWarning(leftOut)}`,
-        );
+        err(`More than ${options.limit} lines match: raise --limit, or add filters.\n${ignoredLinesWarning(leftOut)}`);
         return;
       }
       found += 1;

@@ -37,7 +37,7 @@ export function witnessKeyOption(): Option {
 export function headOption(): Option {
   return new Option(
     '--head <file>',
-    'file with a signed head of the checkpoint list that was kept elsewhere, as checkpoints head --json prints it; needs --checkpoints registry (repeatable)',
+    'file with an earlier signed head of the checkpoint list, as checkpoints head --json printed it; requires --checkpoints registry (repeatable)',
   ).argParser(collect);
 }
 
@@ -136,10 +136,10 @@ export interface GivenCheckpoints {
  */
 export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
   const isOfRegistry = checkpoints?.includes(registryWord) === true;
-  if (head !== undefined && !isOfRegistry) return '--head needs --checkpoints registry';
+  if (head !== undefined && !isOfRegistry) return '--head requires --checkpoints registry';
   return isOfRegistry || (checkpoints === undefined) === (publicKey === undefined)
     ? null
-    : '--checkpoints and --public-key need each other, except with --checkpoints registry';
+    : 'give both --checkpoints and --public-key; only --checkpoints registry needs no --public-key';
 }
 
 /**

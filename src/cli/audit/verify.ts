@@ -38,7 +38,7 @@ be missing. A running process (--running), a killed process and a truncated log 
 export function verifyCommand(io: CommandIo): Command {
   const command = new Command('verify');
   command
-    .description('find every line of a log that was edited, deleted, moved, inserted or truncated')
+    .description('find lines of a log that were edited, deleted, moved, inserted or truncated')
     .argument(
       '<file...>',
       'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
@@ -168,7 +168,9 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
     ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
     ...(unchecked > 0
-      ? [`note: ${counted(unchecked, 'line')} after a gap: only the hash is proved, by the line that follows`]
+      ? [
+          `note: ${counted(unchecked, 'line')} after a gap: the previous line is missing, so only the hash could be verified`,
+        ]
       : []),
     ...(proofs ?? []).slice(0, mostProofLines).map(proofLine),
     ...(proofs !== null && proofs.length > mostProofLines

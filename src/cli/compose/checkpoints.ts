@@ -60,7 +60,7 @@ export async function openCheckpoints(
     places: await openDestinations(checkpoints),
     everyMilliseconds: everySeconds * 1000,
     onProblem: (place, problem) => {
-      if (problem === null) log.info({ place }, 'access-log checkpoints are written again');
+      if (problem === null) log.info({ place }, 'access-log checkpoints can be written again');
       else log.error({ place, problem }, 'access-log checkpoints cannot be written; retrying');
     },
     receipts: await openReceipts(config, checkpoints, instance, channel, log),
@@ -90,7 +90,7 @@ async function openReceipts(
     onKeyChange: ({ former, current }) => {
       log.warn(
         { formerPublicKey: former, publicKey: current },
-        'the registry signs receipts with a new key: compare it with checkpoints head',
+        'the registry signs receipts with a new key; compare it with the key that "checkpoints head" prints',
       );
     },
     onProblem: (problem) => {
@@ -117,8 +117,7 @@ function witnessKeyIn(text: string): NoteKey {
     if (!(error instanceof InvalidNote)) throw error;
   }
   throw new OperatorError(
-    'accessLog.checkpoints.witness.publicKey is not a key of receipts: checkpoints head prints the key of the ' +
-      'registry.',
+    'accessLog.checkpoints.witness.publicKey is not a public key for receipts: use the key that "checkpoints head" prints.',
   );
 }
 

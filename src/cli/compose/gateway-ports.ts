@@ -107,8 +107,8 @@ async function openUsage(
     channel,
     instance: `${hostname()}:${process.pid}`,
     onUsageProblem: (problem) => {
-      if (problem === null) log.info('the registry stores the counts of requests again');
-      else log.warn({ problem }, 'the registry does not store the counts of requests; they are kept and sent again');
+      if (problem === null) log.info('the registry stores the request counts again');
+      else log.warn({ problem }, 'the registry does not store the request counts; keeping them and retrying');
     },
     close: () => channel.close(),
   };
@@ -127,7 +127,8 @@ function reports(
     },
     onCertificateChange: ({ result, problem }) => {
       if (result === 'replaced') log.info('certificates replaced');
-      else if (result === 'restored') log.info('the certificate files match the certificates in use again');
+      else if (result === 'restored')
+        log.info('the certificate files are valid again and match the certificates in use');
       else log.error({ problem }, 'the new certificates are invalid; the previous ones stay in use');
     },
     onCertificateWarning: (warning, isOver) => {
@@ -141,9 +142,7 @@ function reports(
     onUnsolicitedBytes: (upstream) => {
       log.error(
         { upstream },
-        'an upstream sent bytes without a pending request: its idle connections are closed, and for a minute each ' +
-          'connection carries one request; check the service, because a caller may have received the response to ' +
-          'another request',
+        'an upstream sent bytes without a pending request, so a client may have received the response to another request; check the service. Its idle connections were closed, and connections are not reused for a minute',
       );
     },
   };
@@ -176,7 +175,7 @@ function openAccessLog(
       onReopenFailure: (error) => {
         log.error(
           { err: error, destination },
-          'the access log was moved but cannot be reopened; lines still go to the old file',
+          'the access log was moved but cannot be reopened; lines still go to the moved file',
         );
       },
       onReopened: () => {
@@ -189,7 +188,7 @@ function openAccessLog(
         );
       },
       onProblem: (problem) => {
-        if (problem === null) log.info('the access log is written again');
+        if (problem === null) log.info('the access log can be written again');
         else log.error({ problem }, 'the access log cannot be written');
       },
     });
@@ -231,7 +230,7 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
       log.info('GeoIP database replaced');
     },
     onProblem: (error) => {
-      log.error({ err: error }, 'GeoIP database is invalid; a former one stays in use');
+      log.error({ err: error }, 'GeoIP database is invalid; the previous one stays in use');
     },
   });
 }
@@ -253,7 +252,7 @@ export async function openLoadedTorExits(
     onRefused: ({ name }, refused) => {
       log.error(
         { source: name, reason: refused.reason, err: refused },
-        'Tor exit list rejected; the former one stays in use',
+        'Tor exit list rejected; the previous one stays in use',
       );
     },
     onList: ({ size, digest }) => {

@@ -42,7 +42,7 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'Redis and the registry are not consistent yet');
+      log.warn({ reason: notice }, 'Redis is not consistent with the registry yet');
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,

@@ -120,7 +120,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
-      ['key', key === null ? 'none to look up' : keyText(key)],
+      ['key', key === null ? 'no valid key to look up' : keyText(key)],
       ...(seals === null ? [] : [['seals', seals.problem ?? 'valid for the records and mg:meta'] as const]),
       ...(generationProblem === null ? [] : [['generation', generationProblem] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
@@ -154,8 +154,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
     ...(byRules === null
       ? []
       : [
-          'This verdict is from the log line. It depended on the state at that time, or on parts of the request that ' +
-            `the log does not record. By the rules: ${byRules.code}.`,
+          `This verdict is from the log line. It depended on the state at that time, or on parts of the request that the log does not record. With the current records, the rules give ${byRules.code}.`,
         ]),
     ...(logged === null || byRules !== null ? [] : [loggedText(logged)]),
   ];
@@ -194,8 +193,5 @@ function valueText(value: unknown): string {
 
 function loggedText({ code, same }: { readonly code: string; readonly same: boolean }): string {
   if (same) return 'The log line has the same verdict.';
-  return (
-    `The log line has ${code}: the records and lists used here are the current ones, ` +
-    'and headers that the log does not record may have decided.'
-  );
+  return `The log line has ${code}. This verdict can differ, because it uses the current records and lists, and lacks headers that the log does not record.`;
 }

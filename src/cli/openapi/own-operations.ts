@@ -23,12 +23,12 @@ const whoami = Type.Object(
       }),
       graceEndsAt: Type.Union([...momentOrNull.anyOf], {
         description:
-          'Set if the key was reset: the end of its grace period. null if it was not, or the gateway does not know it',
+          'The end of the grace period, if the key was reset. null: the key was not reset, or the gateway does not know the end',
       }),
     }),
     environment: Type.Enum(['live', 'test']),
     client: Type.Object({
-      address: Type.String({ description: 'The IP address that the rules use', examples: ['203.0.113.7'] }),
+      address: Type.String({ description: 'The client address to which the rules apply', examples: ['203.0.113.7'] }),
       source: Type.Enum(['peer', 'x-forwarded-for', 'proxy-protocol'], {
         description: 'Where the address comes from: the connection, or a trusted proxy',
       }),

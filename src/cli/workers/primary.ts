@@ -40,6 +40,6 @@ export async function runPrimary(config: Config, log: Logger, count: number): Pr
         workers.signal(signal);
       });
     }
-    log.info({ ...addresses, management, workers: count }, 'the gateway takes requests');
+    log.info({ ...addresses, management, workers: count }, 'the gateway accepts requests');
   });
 }

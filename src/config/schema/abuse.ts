@@ -21,22 +21,21 @@ export const throttle = section(
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'The same limit for all unthrottled sources together, against attacks from many addresses. Once it is ' +
-        'reached, such requests from every source share log lines and lookupsPerSecond for pauseSeconds.',
+        'The same limit for all unthrottled sources together, against attacks from many addresses. Once it is reached, requests without an acceptable key from all sources share log lines and lookupsPerSecond for pauseSeconds.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 60,
-      description: 'Length of the window in which they are counted. It starts with the first such request.',
+      description:
+        'Length of the window in which requests without an acceptable key are counted. It starts with the first one.',
     }),
     pauseSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 60,
       description:
-        'How long a source stays throttled. The header retry-after carries the remaining time. Reaching the limit ' +
-        'again during that time extends it.',
+        'How long a source stays throttled. The header retry-after carries the remaining time. If the source reaches the limit again meanwhile, the time starts again.',
     }),
     lookupsPerSecond: Type.Integer({
       minimum: 1,
@@ -51,8 +50,7 @@ export const throttle = section(
       maximum: 100_000,
       default: 2000,
       description:
-        'Additional lookups of such keys per second for all throttled sources together. Keys with a correct checksum ' +
-        'and keys that lack the form of generated keys each have this limit.',
+        'Additional key-store lookups per second of keys not known to exist, for all throttled sources together. Keys with a correct checksum and keys in another format than generated keys are limited separately.',
     }),
     maxSources: Type.Integer({
       minimum: 1,
@@ -78,7 +76,7 @@ export const rateLimit = section(
       minimum: 1,
       maximum: 1_000_000,
       default: 100,
-      description: 'Requests that a merchant may send at once after a quiet time.',
+      description: 'Burst size: number of requests that a merchant may send at once after a pause.',
     }),
     shared: Type.Boolean({
       default: false,

@@ -13,12 +13,13 @@ const witness = section(
       minimum: 0,
       maximum: 60,
       default: 2,
-      description: 'How long the gateway waits at its start for the first receipt before it accepts requests.',
+      description:
+        'How long the gateway waits for the first receipt of the registry at its start, before it accepts requests.',
     }),
     required: Type.Boolean({
       default: false,
       description:
-        'Whether the gateway stays not ready until it has its first receipt since the start. false: it only warns.',
+        'Whether the gateway is not ready until it has its first receipt since the start. false: the gateway only warns.',
     }),
     publicKey: nullable(line({ expects: 'a public key as printed by checkpoints head' }), {
       description:
@@ -97,8 +98,7 @@ const checkpoints = section(
     }),
     witness: nullable(witness, {
       description:
-        'Sends each checkpoint to the registry (registry.witness) over Redis. The registry checks that no line was ' +
-        'withdrawn, stores the checkpoint and signs a receipt. Requires keys.recordSecretFile. null: no receipts.',
+        'Sends each checkpoint to the registry (registry.witness) over Redis. The registry checks that no earlier line was removed, stores the checkpoint and signs a receipt. Requires keys.recordSecretFile. null: no receipts.',
     }),
   },
   { description: '' },
@@ -114,9 +114,7 @@ export const accessLog = section(
       holds: 'destination',
     }),
     secretFile: optionalFile(
-      'File with a secret of at least 16 random bytes. It keys the HMAC chain over the lines, which detects changes, ' +
-        'and the fingerprints of API keys. null: the chain detects only accidental damage, and there are no ' +
-        'fingerprints.',
+      'File with a secret of at least 16 random bytes, for the HMAC chain over the lines and for the fingerprints of API keys. The chain detects changed lines. null: it detects only accidental damage, and there are no fingerprints.',
     ),
     checkpoints: nullable(checkpoints, {
       description:

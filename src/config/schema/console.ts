@@ -9,7 +9,7 @@ function apiUrl(environment: string, example: string) {
       expects: 'an https:// URL without a query',
       examples: [example],
     }),
-    { description: `URL of the merchant API in ${environment}, with its base path. null: the page does not know it.` },
+    { description: `URL of the merchant API in ${environment}, with its base path. null: the console shows no URL.` },
   );
 }
 
@@ -47,8 +47,7 @@ export const console = section(
         testUrl: apiUrl('test', 'https://sandbox.example.com/v1'),
         caFile: nullable(Type.String({ maxLength: 4096, expects: 'a path', examples: ['/etc/ssl/private-ca.pem'] }), {
           description:
-            'File on the machines of merchants with a private CA, for the example commands (curl --cacert). ' +
-            'null: the certificate is of a public CA.',
+            'Path of the CA file on the machines of merchants, for the example commands (curl --cacert). null: the certificate is from a public CA.',
         }),
       },
       { description: "The gateway's addresses, which the page Try it shows to merchants." },

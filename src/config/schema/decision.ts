@@ -58,10 +58,7 @@ const redis = section(
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'Number of replicas that must confirm that they follow the server. Applies without sentinel while the ' +
-        'registry is unavailable. null: the number that Redis reported to the registry. Set it if Redis does not ' +
-        'report its replicas, as behind the single name of a managed failover pair. A lower number disregards ' +
-        'replicas that are permanently gone or never promoted.',
+        'Number of replicas that must confirm that they follow the master. Applies without sentinel while the registry is unavailable. null: the number that Redis reported to the registry. Set it if Redis does not report its replicas, as behind the single name of a managed failover pair. Use a lower number if some replicas are permanently gone or never promoted.',
     }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
@@ -98,7 +95,8 @@ const cache = section(
       minimum: 0,
       maximum: 86_400,
       default: 30,
-      description: 'How long stale records are still used while the store is unavailable. Later requests get 503.',
+      description:
+        'How long stale records are still used while the store is unavailable. After that, requests get 503.',
     }),
     preload: Type.Boolean({
       default: true,
@@ -190,7 +188,8 @@ export const torExits = section(
     }),
     allowReserved: Type.Boolean({
       default: false,
-      description: 'Whether entries in private, loopback and documentation ranges are kept. For test set-ups.',
+      description:
+        'Whether the list may contain addresses in private, loopback and documentation ranges. Only for tests.',
     }),
   },
   { description: 'The exits of the Tor network, whose clients are rejected.' },

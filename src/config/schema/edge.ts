@@ -60,8 +60,7 @@ const https = section(
     clientCertificates: Type.Enum(['none', 'request', 'require'], {
       default: 'none',
       description:
-        'Whether a client must present a TLS certificate in addition to its API key. request: optional, but a ' +
-        'presented certificate must be valid.',
+        'Whether a client must present a TLS certificate in addition to its API key. none: no certificate is requested. request: optional, but a presented certificate must be valid. require: mandatory.',
     }),
     clientCaFile: optionalFile('PEM file of the CAs that sign client certificates.'),
   },
@@ -132,8 +131,7 @@ export const limits = section(
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'Minimum rate, averaged over five seconds in which the gateway waits for the client, of a body above 64 KiB. ' +
-        'Such a body occupies a permit of its upstream (maxInFlight) while it arrives. Below the rate: 408.',
+        'Minimum rate at which a request body above 64 KiB must arrive, averaged over five seconds of waiting for the client. While it arrives, such a body occupies a permit of its upstream (maxInFlight). Below the rate: 408.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -180,7 +178,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 200,
       description:
-        'TLS handshakes that an address may start at once after a quiet time. Each handshake blocks the event loop.',
+        'Burst size: number of TLS handshakes that an address may start at once after a pause. Each handshake blocks the event loop.',
     }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,

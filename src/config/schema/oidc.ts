@@ -16,7 +16,8 @@ export const oidc = section(
     clientId: line({
       expects: 'the id of the client',
       examples: ['merchant-gateway'],
-      description: 'Id of the registry at the provider. It needs the device grant and refresh tokens.',
+      description:
+        'Client id of the registry at the provider. The provider must allow this client the device grant and refresh tokens.',
     }),
     clientSecretFile: requiredFile(
       "File with the client secret. It also encrypts the provider's tokens in the database.",
@@ -34,7 +35,7 @@ export const oidc = section(
           value: line({
             expects: 'a value of the claim',
             examples: ['payments-operators'],
-            description: 'The value, or one entry if the claim is a list.',
+            description: 'The value of the claim that gives the roles. If the claim is a list, one of its entries.',
           }),
           roles: Type.Array(
             Type.Enum([...['owner', 'operator', 'support', 'auditor', 'merchant-admin', 'merchant-viewer']], {
@@ -53,8 +54,7 @@ export const oidc = section(
         maxItems: 200,
         expects: 'a list of claim, value and roles',
         description:
-          'Which claims give which roles. They are read at each sign-in and refresh; a person without a role is ' +
-          'refused. Empty: only administrators with issuer and subject sign in, with the roles of administrators.',
+          'Which claims give which roles. They are read at each sign-in and refresh; a person without a role is refused. Empty: only administrators with issuer and subject can sign in, with the roles that the registry has stored for them.',
       },
     ),
     merchant: nullable(section({ claim }, { description: '' }), {

@@ -102,7 +102,7 @@ export const services = section(
           minimum: 0,
           maximum: 86_400,
           default: 1,
-          description: 'How long a payout stays pending, and then again how long it stays processing.',
+          description: 'How long a payout stays pending. After that, it stays processing for the same time.',
         }),
         failingAccounts: Type.Array(
           Type.String({
@@ -208,8 +208,7 @@ export const usage = section(
     enabled: Type.Boolean({
       default: true,
       description:
-        'Whether gateways count requests by key, merchant and result, and send the counts to the registry. They are ' +
-        'sent through Redis, authenticated with keys.recordSecretFile, and not at all without that secret.',
+        'Whether gateways count requests by key, merchant and result, and send the counts to the registry. The counts are sent through Redis and authenticated with keys.recordSecretFile. Without that secret, they are not sent.',
     }),
     merchantMetrics: Type.Integer({
       minimum: 0,

@@ -43,9 +43,7 @@ export const registry = section(
       }),
       {
         description:
-          'Addresses and CIDRs of the proxies in front of the admin API. X-Forwarded-For counts only from these ' +
-          'proxies. Without a certificate the API then accepts plain HTTP from them, and otherwise only from loopback. ' +
-          'null: no proxy.',
+          'Addresses and CIDRs of the proxies in front of the admin API. X-Forwarded-For is trusted only from these proxies. Without a certificate, the API accepts plain HTTP only from these proxies and from loopback addresses. null: no proxy.',
       },
     ),
     hosts: Type.Array(
@@ -97,11 +95,11 @@ export const registry = section(
     approvals: nullable(
       section(
         {
-          goLive: Type.Boolean({ default: true, description: 'A merchant goes live.' }),
+          goLive: Type.Boolean({ default: true, description: 'Whether a merchant needs approval to go live.' }),
           owners: Type.Boolean({
             default: true,
             description:
-              'Somebody becomes an owner, or an owner gets another identity. Until there have been two owners, none needs it.',
+              'Whether a new owner, or a new identity of an owner, needs approval. Approval is not needed until there have been two owners.',
           }),
           fundingAbove: nullable(
             Type.Record(
@@ -111,13 +109,13 @@ export const registry = section(
             ),
             {
               description:
-                'Funding a wallet above this amount, in minor units by currency. Another currency always needs ' +
-                'approval. null: no funding does. Example: { NGN: 100000000 }',
+                'Funding a wallet above this amount needs approval, in minor units by currency. Funding in a currency without an amount always needs approval. null: no funding needs approval. Example: { NGN: 100000000 }',
             },
           ),
           changes: Type.Boolean({
             default: true,
-            description: 'This section changes. Until the approval, the former rules remain in force.',
+            description:
+              'Whether a change of this section needs approval. Until the approval, the former rules remain in force.',
           }),
         },
         { description: '' },

@@ -14,19 +14,20 @@ export const unusual = section(
   {
     enabled: Type.Boolean({
       default: true,
-      description: 'Compares the use of each live key with its former use. false: no rule reports anything.',
+      description:
+        'Whether the registry compares the use of each live key with the former use of the key. false: all rules are off.',
     }),
     off: Type.Array(Type.Enum([...ruleNames], { examples: ['new-network'] }), {
       default: [],
       maxItems: ruleNames.length,
-      description: `Rules that report nothing, of ${ruleNames.join(', ')}.`,
+      description: `Rules that are turned off, of ${ruleNames.join(', ')}.`,
       expects: 'a list of rules',
     }),
     learnDays: threshold(90, 7, 'Days after the first use of a key before the rules about its usual use report.'),
     surgeLearnDays: threshold(
       400,
       35,
-      'Days of use before surge also reports on usual paydays, so that it knows a monthly peak.',
+      'Days of use before surge also reports on paydays (the middle and the end of a month), so that it has seen a monthly peak.',
     ),
     idleDays: threshold(3_650, 30, 'idle-key reports a use after this many days without use.'),
     surgeFactor: threshold(10_000, 10, 'surge reports an hour with more than this many times the busiest hour so far.'),

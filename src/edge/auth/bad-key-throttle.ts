@@ -191,7 +191,7 @@ export class BadKeyThrottle implements KeyThrottle {
     if (of.lookups.take()) return;
     this.refusedLookups.budget += 1;
     this.count(source);
-    throw this.#refusal(pauseEnd, 'the look-up quota for unknown keys is used up');
+    throw this.#refusal(pauseEnd, 'the lookup quota for unknown keys is used up');
   }
 
   #sourceOf(source: string): Source {

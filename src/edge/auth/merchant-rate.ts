@@ -99,6 +99,6 @@ export class MerchantRate implements RateLimit {
     });
     if (taken) return;
     const retryAfterSeconds = Math.max(1, secondsUntil(1));
-    throw new GatewayError('rate_limited', 'the merchant exceeds the rate in rateLimit', { retryAfterSeconds });
+    throw new GatewayError('rate_limited', 'the merchant exceeds rateLimit.requestsPerSecond', { retryAfterSeconds });
   }
 }

@@ -11,7 +11,7 @@ export type Eviction = (typeof evictions)[number];
 
 /** `event.reason` in the log line of a request whose connection was evicted. */
 export const evictionDetail =
-  'connection evicted to admit another one: the request was not accepted yet, or its body had not arrived';
+  'the connection was evicted for a new connection: its request was not accepted yet, or the request body had not arrived';
 
 /**
  * Fraction of the connection limit. While fewer connections lack an accepted request, most of their clients have only

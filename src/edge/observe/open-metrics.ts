@@ -45,13 +45,13 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   };
   metrics.gaugeByWord(
     'gateway_record_cache_entries',
-    'Cached records (known), and cached ids without a record (unknown).',
+    'Cache entries: known (records) or unknown (lookups of keys that do not exist).',
     'kind',
     ofCache(({ entries }) => entries),
   );
   metrics.counterByWord(
     'gateway_record_cache_evictions_total',
-    'Cached records (known), and cached ids without a record (unknown), that were evicted because the cache was full.',
+    'Cache entries evicted because the cache was full: known (records) or unknown (lookups of keys that do not exist).',
     'kind',
     ofCache(({ evictions }) => evictions),
   );
@@ -78,7 +78,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
-    'Processes by preload state of the records: loading, complete, full (not all fit) or refused (by Redis).',
+    'Gateway processes by state of preloading the records: loading, complete, full (not all fit) or refused (by Redis).',
     'state',
     () => {
       const stats = preload();
@@ -122,13 +122,13 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
 export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): void {
   metrics.counterByWord(
     'gateway_usage_batches_total',
-    'Batches of counts for the registry, by result: stored, or refused (their counts are lost).',
+    'Batches of request counts for the registry, by result: stored, or refused (the counts are lost).',
     'result',
     () => ({ ...sender?.stats }),
   );
   metrics.gauge(
     'gateway_usage_delay_seconds',
-    'Age of the oldest batch of counts that the registry has not stored; 0 without one.',
+    'Seconds since the oldest batch of request counts that the registry has not stored; 0 if it has stored all.',
     () => (sender?.delay ?? 0) / 1000,
     'max',
   );
@@ -147,7 +147,7 @@ export function showLoad(
   );
   metrics.gaugeByWord(
     'gateway_connections_limit',
-    'Maximum number of open connections, by listener: limits.connections, or fewer if the memory does not suffice.',
+    'Maximum number of open connections, by listener: limits.connections, or fewer if there is not enough memory.',
     'listener',
     () => Object.fromEntries([...listeners].map(([name, { limiter }]) => [name, limiter.limit])),
   );
@@ -159,7 +159,7 @@ export function showLoad(
   );
   metrics.counterByWord(
     'gateway_connections_evicted_total',
-    'Connections evicted to admit another one, by reason.',
+    'Connections evicted to admit a new connection, by reason.',
     'reason',
     () =>
       Object.fromEntries(

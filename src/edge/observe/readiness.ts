@@ -48,7 +48,7 @@ export class Readiness {
       ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
       ...(isUnregistered
-        ? [`access log: the registry has not signed a receipt for it: ${receipts.problem ?? 'none requested yet'}`]
+        ? [`access log: no receipt from the registry yet: ${receipts.problem ?? 'no checkpoint sent yet'}`]
         : []),
     ];
   };

@@ -74,7 +74,7 @@ export class UsageSender {
   #timer: NodeJS.Timeout | null = null;
   #filling: Promise<void> = Promise.resolve();
   /** Why the last send failed. */
-  #failure = 'no registry replies';
+  #failure = 'the registry does not reply';
   #isLate = false;
   #isClosed = false;
   /** How many batches the registry has stored and how many it has refused. */
@@ -221,7 +221,7 @@ export class UsageSender {
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;
     [this.#kept, this.#process, this.#sequence, this.#acknowledged] = [[], uniqueId(), 0, 0];
-    this.#options.onUsageProblem(`the registry refuses counts: ${problem}`);
+    this.#options.onUsageProblem(`the registry rejects the request counts: ${problem}`);
   }
 
   #reportDelay(): void {

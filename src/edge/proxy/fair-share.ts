@@ -43,11 +43,11 @@ export class FairShare {
     this.#note(merchantId);
     const held = this.#held.get(merchantId) ?? 0;
     const free = this.#places - this.#taken;
-    if (free <= 0) throw new GatewayError('upstream_busy', `all ${this.#places} permits are in use`);
+    if (free <= 0) throw new GatewayError('upstream_busy', `all ${this.#places} permits of maxInFlight are in use`);
     if (held >= shareOfFree * free && this.#isContended()) {
       throw new GatewayError(
         'upstream_busy',
-        `fair share: the merchant has ${held} requests in flight, ${free} permits are free`,
+        `the merchant has used its fair share of maxInFlight: ${held} requests in flight, ${free} permits free`,
       );
     }
     this.#taken += 1;

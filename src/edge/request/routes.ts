@@ -61,7 +61,7 @@ interface Node {
 const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
 const lookalike: PathProblem = {
   code: 'not_found',
-  reason: 'an upstream could decode or normalize a path segment to one of another route',
+  reason: 'an upstream could decode or normalize a path segment to a segment of another route',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',

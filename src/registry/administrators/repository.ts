@@ -205,7 +205,7 @@ function requireFittingRoles(roles: readonly string[], merchantId: string | null
 function requireWholeIdentity(issuer: string | null, subject: string | null): void {
   if ((issuer === null) === (subject === null)) return;
   const path = issuer === null ? 'issuer' : 'subject';
-  throw Refusal.invalid([{ path, message: 'issuer and subject identify a person only together' }]);
+  throw Refusal.invalid([{ path, message: 'issuer and subject must be given together' }]);
 }
 
 async function requireMerchant(transaction: RegistryDatabase, id: string): Promise<void> {
@@ -222,7 +222,7 @@ async function requireUnused(
   const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
   if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {
-    throw new Refusal(409, 'An administrator has this name already, or it is reserved: choose another one');
+    throw new Refusal(409, 'The name is reserved, or another administrator has it already: choose another name');
   }
   if (issuer === null || subject === null) return;
   const known = transaction

@@ -48,7 +48,7 @@ export const roles = {
     ],
   },
   support: {
-    description: 'reads, and may revoke keys; creates nothing',
+    description: 'reads merchants, keys, events and usage, and may revoke keys; creates nothing',
     isOfMember: false,
     permissions: [...reads, 'keys:revoke', 'unusual:answer', ...ofEverybody],
   },

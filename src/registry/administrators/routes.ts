@@ -50,7 +50,7 @@ export const administratorRoutes =
       {
         schema: { querystring: noQuery },
         config: {
-          operation: { summary: 'Who makes this request, and what they may do', data: identitySchema },
+          operation: { summary: 'The caller, and the permissions of the caller', data: identitySchema },
           access: { permission: 'identity:read', merchant: 'own' },
         },
       },

@@ -75,7 +75,7 @@ export async function reject(context: RegistryContext, author: Author, caller: C
 class MissingPermission extends RefusedRight {
   constructor({ change }: Pick<ApprovalRow, 'change'>) {
     const permission = permissionFor[change as GuardedChange];
-    const message = `Your roles may not do this: it needs ${permission}`;
+    const message = `Your roles lack the permission ${permission}`;
     super(permission, new Refusal(403, message, [], 'permission_missing', { permission }));
   }
 }
@@ -96,7 +96,9 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
   if (administratorId === null) {
     // With one owner the shared token may approve. Otherwise nobody could approve a change of the rules.
     if ((await activeOwners(database)).length > 1) {
-      throw new NotIndependent('the shared token names nobody, and may approve only while there is one owner');
+      throw new NotIndependent(
+        'the shared token identifies no person, so it may approve only while there is exactly one owner',
+      );
     }
   } else if (administratorId === row.requested_by) {
     throw new NotIndependent('you made this request');

@@ -18,7 +18,12 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
  */
 export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
   if (author.administratorId === null) {
-    throw new Refusal(403, 'The shared token names nobody: use a token of your own', [], 'approval_needs_identity');
+    throw new Refusal(
+      403,
+      'The shared token identifies no person: use a token of your own',
+      [],
+      'approval_needs_identity',
+    );
   }
   return fileRequest(context, author, proposalOf(funding), funding);
 }

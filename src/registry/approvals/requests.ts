@@ -41,7 +41,7 @@ export async function changeOrRequest<Result>(
     if (callerOf(request).administratorId === null) {
       throw new Refusal(
         403,
-        'This change needs the approval of another administrator, and the shared token names nobody: use a token of your own',
+        'This change needs the approval of another administrator, but the shared token identifies no person: use a token of your own',
         [],
         'approval_needs_identity',
       );
@@ -76,7 +76,10 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
     );
     if (same !== undefined) return { result: toApproval(same, now), events: [] };
     if (waiting.length >= mostWaiting) {
-      throw new Refusal(409, `${mostWaiting} of your requests wait for approval: reject some that are not needed`);
+      throw new Refusal(
+        409,
+        `${mostWaiting} of your requests wait for approval: withdraw those that you no longer need`,
+      );
     }
     const row = await transaction
       .insertInto('approvals')

@@ -142,7 +142,7 @@ export class SilentRuns {
       const message =
         next_run === null
           ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
-          : `it ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
+          : `the run ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
         // Does nothing if another registry has reported the run, or a checkpoint has arrived since the query.
         const { numUpdatedRows } = await transaction

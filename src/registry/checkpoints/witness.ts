@@ -198,7 +198,7 @@ export class Witness {
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
-      'pinned the first instance key of a gateway: compare it with audit public-key, then instance-keys confirm',
+      'trusting the first instance key of a gateway: compare it with the output of "audit public-key" there, then run "instance-keys confirm"',
     );
   }
 
@@ -211,10 +211,10 @@ export class Witness {
   ): Promise<void> {
     const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
     const date = new Date(at).toISOString();
-    if (at > now + clockToleranceMilliseconds) await find(`it is dated ${date}, which is in the future`);
+    if (at > now + clockToleranceMilliseconds) await find(`the checkpoint is dated ${date}, which is in the future`);
     // A checkpoint that is only old is no problem: after an outage of the registry, gateways submit late.
     else if (known !== undefined && at < known.signed_at)
-      await find(`it is dated ${date}, earlier than its previous checkpoint`);
+      await find(`the checkpoint is dated ${date}, earlier than the previous checkpoint of the run`);
   }
 
   /**
@@ -231,15 +231,20 @@ export class Witness {
       const ofName = transaction.selectFrom('runs').select('origin').where('name', '=', name);
       const isNew = (await ofName.limit(1).executeTakeFirst()) === undefined;
       if (!isNew)
-        await this.#find(transaction, 'previous', origin, `it continues the run ${previous.run}, which is unknown`);
+        await this.#find(
+          transaction,
+          'previous',
+          origin,
+          `the run continues the run ${previous.run}, which is unknown`,
+        );
       return;
     }
     if (known.size > previous.size) {
-      const message = `its log ended with line ${previous.size} of the run ${previous.run}, but ${known.size} lines of that run are signed`;
+      const message = `the log of the run ${previous.run} ended with line ${previous.size}, but ${known.size} of its lines are signed: lines were removed`;
       await this.#find(transaction, 'cut', origin, message);
     }
     if (at < known.signed_at - clockToleranceMilliseconds) {
-      const message = `it is dated ${new Date(at).toISOString()}, earlier than the run ${previous.run} that it continues`;
+      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the run ${previous.run} that its run continues`;
       await this.#find(transaction, 'clock', origin, message);
     }
     const other = await transaction
@@ -281,7 +286,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
   if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
   const older = readOlder(known);
   if (!isConsistent(older, checkpoint, proof))
-    throw new Refused(422, `the first ${known.size} lines of the run are not those that were signed`, 'fork');
+    throw new Refused(422, `the first ${known.size} lines of the run differ from the signed lines`, 'fork');
 }
 
 function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number; readonly root: Buffer } {

@@ -111,7 +111,8 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   }
   const owner = await findAdministrator(transaction, id);
   if (owner.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
-  if (owner.kind === 'machine') throw new Refusal(409, 'The administrator is a machine: it needs a token, not a link');
+  if (owner.kind === 'machine')
+    throw new Refusal(409, 'The administrator is a program, which signs in with a token, not with a link');
   return owner;
 }
 

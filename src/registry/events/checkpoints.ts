@@ -52,11 +52,11 @@ export class EventCheckpoints {
     const { database, signer, clock, logger } = this.#options;
     try {
       const note = await storeCheckpoint(database, signer, clock.now());
-      if (note !== null) logger?.info({ checkpoint: note }, 'signed the end of the chain of events');
+      if (note !== null) logger?.info({ checkpoint: note }, 'signed the newest event of the event chain');
       this.#hasFailed = false;
     } catch (error) {
       // Logs only the first failure of an outage, which would otherwise fill the log each minute.
-      if (!this.#hasFailed) logger?.warn({ err: error }, 'the chain of events could not be signed; retrying');
+      if (!this.#hasFailed) logger?.warn({ err: error }, 'the event chain could not be signed; retrying');
       this.#hasFailed = true;
     }
   }

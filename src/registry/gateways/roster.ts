@@ -117,7 +117,10 @@ export class Roster {
     const { onWork, logger } = this.#options;
     const heldBack = await holdBackLate(this.#options, onWork);
     if (heldBack === 0) return;
-    logger?.warn({ heldBack }, 'a gateway knows of revocations that the database lacks: see "restores held"');
+    logger?.warn(
+      { heldBack },
+      'a gateway has revocations that the database lacks; the registry holds these records inactive: see "restores held"',
+    );
   }
 
   /** Stores added and removed gateways in one transaction. @returns false if the lease was lost */

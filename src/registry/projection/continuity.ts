@@ -151,8 +151,7 @@ interface OwnStoreOptions {
 }
 
 const howToReplace =
-  'Is it the right database, and the right Redis? To replace its content anyway, delete its record mg:meta: ' +
-  'gateways may respond with 503 until all records are written';
+  'Check registry.database and keyStore.redis. To replace the content of Redis anyway, delete the record mg:meta there: gateways may respond with 503 until all records are written';
 
 /**
  * Rejects the store of another registry. A rebuild deletes records that the database does not have: on a wrong or empty
@@ -179,7 +178,7 @@ export class OwnStore {
     if (generation === history.generation) return true;
     if (meta.database !== undefined) {
       if (meta.database === (await databaseName(database))) return true;
-      throw new Error(`the store is that of another database (${meta.database}). ${howToReplace}`);
+      throw new Error(`Redis has the records of another database (${meta.database}). ${howToReplace}`);
     }
     if (generation !== null && (await hasGeneration(database, generation))) return true;
     const of = JSON.stringify([generation, history]);
@@ -192,7 +191,7 @@ export class OwnStore {
     }
     if (unknown <= known) return true;
     const error = new Error(
-      `the store is another registry's: of its ${unknown + known} records this database knows ${known}. ${howToReplace}`,
+      `Redis has the records of another registry: of ${unknown + known} records there, this database has ${known}. ${howToReplace}`,
     );
     this.#refused = { of, error };
     throw error;

@@ -109,7 +109,7 @@ export class RecordsWriter {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
         await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
         throw new Error(
-          `the store has a record of revision ${highest}, later than the database's newest change: rewriting all records`,
+          `the store has a record of revision ${highest}, but the newest change in the database is older: rewriting all records`,
         );
       }
       highest = await store.rewrite(await currentRecords(database, names), revision, generation);

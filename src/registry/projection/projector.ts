@@ -186,13 +186,14 @@ export class Projector {
   async #pass(): Promise<void> {
     try {
       await this.#projection.run();
-      if (this.#failures > 0) this.#logger?.info({ failures: this.#failures }, 'records are projected again');
+      if (this.#failures > 0)
+        this.#logger?.info({ failures: this.#failures }, 'records can be written to the store again');
       this.#failures = 0;
       this.#failuresInRow = 0;
     } catch (error) {
       // Logs only the first failure, because an outage of an hour causes thousands of attempts.
       if (this.#failures === 0) {
-        this.#logger?.warn({ err: error }, 'records could not be projected; retrying');
+        this.#logger?.warn({ err: error }, 'records could not be written to the store; retrying');
       }
       this.#failures += 1;
       const longestPause = this.#longestPauseAfter(error);

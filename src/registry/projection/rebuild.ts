@@ -60,7 +60,7 @@ export class Rebuild {
     };
     if (store.endsWithProcess || before.published === null) logger?.info(details, 'writing every record to the store');
     else {
-      const why = 'the store differs from the state that the database has recorded for it';
+      const why = 'the store is not in the state that the database expects';
       logger?.warn(details, `${why}: rewriting all records in a new generation`);
     }
     const begun = { generation, revision: loss.known };
@@ -124,7 +124,10 @@ export class Rebuild {
     if (ofStore === null) return false;
     const heldBack = ofStore + (await holdBackFromReports(this.#options, uncompared));
     if (isBehind || heldBack > 0)
-      logger?.warn({ heldBack }, 'the database lacks changes that the store or a gateway knows; see "restores list"');
+      logger?.warn(
+        { heldBack },
+        'the database lacks changes that the store or a gateway has: it was restored to an earlier state; see "restores list"',
+      );
     return true;
   }
 }

@@ -47,8 +47,9 @@ export class Sealing {
     const { sealIds } = this.#options.store;
     const isKnown = sealedBy.length > 0 ? sealedBy.some((id) => sealIds.includes(id)) : seal !== 'other';
     if (meta === null || isKnown) return;
-    const why = sealIds.length === 0 ? 'this registry has no secret' : 'this registry has another secret';
-    throw new Error(`the records of the store are sealed, and ${why}: ${howToSeal}`);
+    const why =
+      sealIds.length === 0 ? 'this registry has no keys.recordSecretFile' : 'this registry has another secret';
+    throw new Error(`the records of the store are sealed, but ${why}: ${howToSeal}`);
   }
 
   /**
@@ -95,7 +96,7 @@ export class Sealing {
       ...{ database: await databaseName(database), servers: [...(servers ?? snapshot.servers)] },
       ...{ replicas: Math.max(this.#replicas, snapshot.replicas), asks: store.inbox !== null },
     };
-    logger?.error({ generation }, 'the meta record of the store is not what this registry wrote: rewriting it');
+    logger?.error({ generation }, 'another client changed the meta record of the store: rewriting the meta record');
     if (published !== null) await store.complete(meta, published);
     return meta;
   }

@@ -20,7 +20,7 @@ export const searchRoutes: Routes = (app, { database }) => {
       schema: { querystring: searchQuery },
       config: {
         operation: {
-          summary: `What a name, an id or an address stands for: at most ${mostOfKind} results of each kind`,
+          summary: `Search by name, id or IP address: at most ${mostOfKind} results of each kind`,
           data: Type.Array(foundSchema),
         },
         access: { permission: 'merchants:read', merchant: 'list', reads: 'usage' },

@@ -64,5 +64,5 @@ export async function requireRoom(database: RegistryDatabase, source: string, no
     .where('expires_at', '>', now)
     .executeTakeFirstOrThrow();
   if (own < mostPendingOfSource && total < mostPending) return;
-  throw new Refusal(429, 'Too many sign-ins wait for their person: try again later', [], 'too_many_attempts');
+  throw new Refusal(429, 'Too many sign-ins are pending: try again later', [], 'too_many_attempts');
 }

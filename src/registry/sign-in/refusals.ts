@@ -20,7 +20,12 @@ export function unavailableRefusal(): Refusal {
 
 /** 409: another request has just refreshed the sign-in. */
 export function refreshRunning(): Refusal {
-  return new Refusal(409, 'Another request refreshes this sign-in: read the token file again', [], 'refresh_running');
+  return new Refusal(
+    409,
+    'Another request is refreshing this sign-in: read the token file again',
+    [],
+    'refresh_running',
+  );
 }
 
 /** 403: the provider or the registry does not accept the person. */

@@ -80,7 +80,7 @@ export class SignIns {
     const now = clock.now();
     if (row.expires_at <= now) throw await this.#fail(row, author, 'expired', expired());
     const mayAsk = await claimTurn(this.#options.database, row, row.interval_seconds * second, now);
-    if (!mayAsk) throw new Refusal(400, 'Wait for the interval between two requests', [], 'slow_down');
+    if (!mayAsk) throw new Refusal(400, 'Wait for the polling interval before the next request', [], 'slow_down');
     const deviceCode = this.#open(row);
     if (deviceCode === null) throw await this.#fail(row, author, 'client-secret-changed', expired());
     let verified: Verified;
@@ -95,7 +95,7 @@ export class SignIns {
       if (reason === 'slow_down') {
         const slower = Math.min(row.interval_seconds + 5, 60);
         await this.#update(row.id, { interval_seconds: slower });
-        throw new Refusal(400, 'Wait 5 seconds longer between two requests', [], 'slow_down');
+        throw new Refusal(400, 'Increase the polling interval by 5 seconds', [], 'slow_down');
       }
       const isExpired = reason === 'expired_token' || reason === 'invalid_grant';
       throw await this.#fail(row, author, reason, isExpired ? expired() : denied());

@@ -58,7 +58,10 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       {
         schema: { querystring: noQuery },
         config: {
-          operation: { summary: 'The rules about unusual use, and why one is off', data: Type.Array(ruleStateSchema) },
+          operation: {
+            summary: 'The rules about unusual use, and why a rule is off',
+            data: Type.Array(ruleStateSchema),
+          },
           access: { permission: 'unusual:read', merchant: 'list' },
         },
       },
@@ -97,7 +100,10 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       {
         schema: { params: idParams, body: decisionBody, querystring: noQuery },
         config: {
-          operation: { summary: 'Answer a finding: fine, look, or revoke its key', data: decidedSchema },
+          operation: {
+            summary: 'Record a decision about a finding: fine, look (under investigation), or revoke its key',
+            data: decidedSchema,
+          },
           access: { permission: 'unusual:answer' },
         },
       },

@@ -18,7 +18,7 @@ export const unusualFindingSchema = Type.Object({
   keyId: Type.String(),
   merchantId: Type.String(),
   rule: Type.String({ description: `one of ${ruleList}` }),
-  kind: Type.String({ description: 'the rule, with what it saw for the first time, such as new-country:KE' }),
+  kind: Type.String({ description: 'the rule, and the new value that it found, such as new-country:KE' }),
   foundAt: moment,
   /** Time of the first request that shows the unusual use, as exactly as the counts allow. */
   seenAt: moment,
@@ -41,7 +41,10 @@ export const unusualQuery = Type.Object({
   keyId: identifier('the id of a key'),
   rule: Type.Optional(Type.Enum([...unusualRules], { type: 'string', description: `one of ${ruleList}` })),
   status: Type.Optional(
-    Type.Enum(['open', 'answered'], { type: 'string', description: 'open: without an answer or with look; answered' }),
+    Type.Enum(['open', 'answered'], {
+      type: 'string',
+      description: 'open: findings without a decision, or with look; answered: the others',
+    }),
   ),
 });
 

@@ -66,7 +66,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: idParams, querystring: noQuery },
       config: {
-        operation: { summary: 'Delete what was counted for a merchant so far', data: forgottenSchema },
+        operation: { summary: 'Delete all request counts and refusals of a merchant', data: forgottenSchema },
         access: { permission: 'usage:forget' },
       },
     },
@@ -136,7 +136,10 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: idParams, querystring: daysQuery },
       config: {
-        operation: { summary: "The deciding hosts of a merchant's requests by day", page: hostRowSchema },
+        operation: {
+          summary: "The hosts in Origin, Referer or Host of a merchant's requests, by day",
+          page: hostRowSchema,
+        },
         access: ofMerchant,
       },
     },
@@ -253,7 +256,10 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { querystring: gatewaysQuery },
       config: {
-        operation: { summary: 'The gateway processes that send what they count', page: gatewayRowSchema },
+        operation: {
+          summary: 'The gateway processes, and whether they have sent all their request counts',
+          page: gatewayRowSchema,
+        },
         access: ofAll,
       },
     },

@@ -28,7 +28,10 @@ export const usageRowSchema = Type.Object({
 export const addressRowSchema = Type.Object({
   day: moment,
   address: orNull(
-    Type.String({ description: 'An address, or the network that is stored in place of it; null: all further ones' }),
+    Type.String({
+      description:
+        'An address, or the network that is stored in place of the address; null: all other addresses together',
+    }),
   ),
   country: text,
   asNumber: orNull(count),
@@ -38,15 +41,17 @@ export const addressRowSchema = Type.Object({
 /** Requests with one host on one day. The host is that of the first of Origin, Referer and Host that a request had. */
 export const hostRowSchema = Type.Object({
   day: moment,
-  header: orNull(Type.String({ description: 'The first of Origin, Referer and Host that requests had' })),
-  host: orNull(Type.String({ description: 'null: all further ones' })),
+  header: orNull(
+    Type.String({ description: 'The header that decided: the first of Origin, Referer and Host in the request' }),
+  ),
+  host: orNull(Type.String({ description: 'null: all others together' })),
   ...{ accepted: count, refused: count },
 });
 
 /** Accepted requests with one User-Agent on one day. */
 export const agentRowSchema = Type.Object({
   day: moment,
-  agent: orNull(Type.String({ description: 'null: all further ones' })),
+  agent: orNull(Type.String({ description: 'null: all others together' })),
   requests: count,
 });
 
@@ -94,15 +99,18 @@ export const verdictSchema = Type.Object({
     Type.Array(
       Type.Object({
         entry: Type.String(),
-        addresses: Type.String({ description: 'How many addresses the entry admits, as a decimal number' }),
-        concern: orNull(Type.String({ description: 'Why the entry must be confirmed; null: it need not be' })),
+        addresses: Type.String({ description: 'Number of addresses that the entry admits, as a decimal string' }),
+        concern: orNull(
+          Type.String({ description: 'Why the entry must be confirmed; null: no confirmation is needed' }),
+        ),
       }),
       { description: 'The entries of the list in their canonical form' },
     ),
   ),
   uncertain: Type.Integer({
     minimum: 0,
-    description: 'Accepted requests whose address is not kept, or of whose network the list admits a part',
+    description:
+      'Accepted requests that cannot be judged: their address is not stored, or the list admits only a part of their network',
   }),
   addresses: Type.Array(
     Type.Object({ address: Type.String(), country: text, requests: count, firstAt: moment, lastAt: moment }),
@@ -190,7 +198,7 @@ export const verdictQuery = Type.Object({
       ...{ maxLength: longestAllow, pattern: /^[0-9A-Fa-f.:/,]*$/ },
       description: 'a list of IP addresses and CIDRs with commas in between',
     }),
-    'The IP allowlist to judge; empty: one that admits nobody',
+    'The IP allowlist to judge; empty: an allowlist that admits no address',
   ),
   key,
 });
@@ -202,11 +210,11 @@ export const refusalsQuery = Type.Object({
     Type.String({ pattern: /^[\x21-\x7e]{1,128}$/, description: 'the id of a request, as its response shows it' }),
   ),
   since: optionalMoment('Earliest time'),
-  until: optionalMoment('End; refusals of this time and later are left out'),
+  until: optionalMoment('End; only refusals before this time'),
   after: Type.Optional(
     withPurpose(
       Type.String({ pattern: /^(?:0|[1-9][0-9]{0,14})$/, description: 'a whole number: the id of a refusal' }),
-      'Only refusals that came after this one, oldest first',
+      'Only refusals after the one with this id, oldest first',
     ),
   ),
 });

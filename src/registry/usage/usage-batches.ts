@@ -96,7 +96,7 @@ export class UsageBatches {
       await transaction.insertInto('usage_gaps').values(gap).execute();
       this.#options.logger?.error(
         { instance: batch.instance, batches: lost - stored },
-        'usage of a gateway is missing: the database was restored, or a batch was refused',
+        'request counts of a gateway are missing: the database was restored, or a batch was refused',
       );
     }
     await this.#storeProcess(transaction, batch, now);
@@ -128,7 +128,7 @@ export class UsageBatches {
     const now = this.#options.clock.now();
     if (now - this.#loggedAt < betweenLogsMilliseconds) return;
     this.#loggedAt = now;
-    this.#options.logger?.error({ problem }, 'usage of a gateway refused: its requests are not counted');
+    this.#options.logger?.error({ problem }, 'request counts of a gateway refused: these requests are not counted');
   }
 }
 

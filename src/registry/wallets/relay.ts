@@ -142,7 +142,7 @@ function jsonIn(text: string): unknown {
 }
 
 const ifUnclear =
-  'The money may have been moved. Send the same request again: under the same reference, it is moved only once';
+  'The money may have been moved. Send the same request again: with the same reference, the money moves only once';
 
 function unavailable(problem: string, { isMovement }: Relayed): Refusal {
   const message = `The services do not respond (${problem}): check that they run, and registry.console.services`;

@@ -50,7 +50,7 @@ export function createOperatorsApi({
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'With the shared token: name of the operator who makes the change, which nothing proves',
+  description: 'The name of the operator, with the shared token only; it is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -80,7 +80,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The operator lacks the permission, which details name, or the request came through the gateway',
+    403: 'The operator lacks the permission (named in details), or the request came through the gateway',
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {

@@ -181,7 +181,7 @@ export class Receipts {
     } catch (error) {
       return { problem: error instanceof Error ? error.message : String(error), isUnanswered: true };
     }
-    const { status, problem = 'no reason in the reply', receipt = '', head } = reply;
+    const { status, problem = 'the reply has no reason', receipt = '', head } = reply;
     if (status !== 200) return { problem: `${status}: ${problem}`, isRefused: refusals.has(status) };
     try {
       const note = parseSubmission(submission).note + receipt;
@@ -221,13 +221,12 @@ export class Receipts {
     if (current === null) return given;
     if (this.#replacedKeys.has(keyText(given)))
       throw new WrongKey(
-        'the receipt is signed by a key of the registry that was replaced before: if the registry is meant to have ' +
-          'that key again, restart this gateway',
+        'the receipt is signed by a former key of the registry; if the registry uses that key again on purpose, restart this gateway',
       );
     // A new key must also sign the head of the registry's list. Otherwise a key change could hide that the list has
     // become shorter.
     if (head === undefined)
-      throw new WrongKey('the registry has another key for receipts, but sent no list signed with it');
+      throw new WrongKey('the registry has a new key for receipts, but sent no checkpoint list signed with that key');
     return given;
   }
 

@@ -97,7 +97,7 @@ function isOlder(since: number | null, now: number, days: number): boolean {
 function* blockedUse({ codes }: KeyUsage, { now, from }: Moment): Iterable<Finding> {
   for (const [code, rule, how] of [
     ['tor_blocked', 'tor', 'from a Tor exit'],
-    ['https_required', 'plain-http', 'over plain HTTP, where others can read the key'],
+    ['https_required', 'plain-http', 'over plain HTTP, so others may have read the key'],
   ] as const) {
     const rows = codes.filter((row) => row.code === code && row.count > 0);
     const count = rows.reduce((sum, row) => sum + row.count, 0);

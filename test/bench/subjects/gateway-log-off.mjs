@@ -14,4 +14,4 @@ const none = {
   close: async () => undefined,
 };
 const running = await startGateway(config, { ...(await openPorts(config, log)), accessLog: none });
-log.info(running.addresses, 'the gateway takes requests');
+log.info(running.addresses, 'the gateway accepts requests');

@@ -41,7 +41,7 @@ export function gateway({ name, title, log, program = product, keys, changes = f
       const { pid, found } = await startProgram(place.t, {
         ...{ command: process.execPath, args: [...profiling, ...program, configFile], isSubject: true },
         env: imageEnvironment,
-        started: /(\{[^\n]+"the gateway takes requests"\})/,
+        started: /(\{[^\n]+"the gateway accepts requests"\})/,
       });
       const { http, https } = JSON.parse(found) as Record<'http' | 'https', { readonly port: number }>;
       return {

@@ -62,7 +62,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a token that is too short',
     'merchants list --token-file $/short',
     1,
-    /The token file \S+short must hold one token of at least 32/,
+    /The token file \S+short must contain one token of at least 32/,
   ],
   [
     'a registry that does not run',

@@ -28,7 +28,9 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ url: 'redis://127.0.0.1:1' }),
-        messages: [/"option":"keyStore\.redis\.url","msg":"Redis at 127\.0\.0\.1:1: nothing listens there: start it/],
+        messages: [
+          /"option":"keyStore\.redis\.url","msg":"Redis at 127\.0\.0\.1:1: connection refused: start the server/,
+        ],
       },
       {
         what: `${part}: a wrong Redis password`,
@@ -44,7 +46,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ url: at.locked }),
-        messages: [/passwordFile","msg":"Redis at \S+ requires a password \(NOAUTH\): set the file/],
+        messages: [/passwordFile","msg":"Redis at \S+ requires a password \(NOAUTH\): configure a file/],
       },
       {
         what: `${part}: TLS to a Redis without TLS`,
@@ -65,7 +67,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ url: at.secure }),
-        messages: [/"option":"keyStore\.redis\.caFile","msg":".* not signed by a trusted authority/],
+        messages: [/"option":"keyStore\.redis\.caFile","msg":".* not signed by a trusted CA/],
       },
       {
         what: `${part}: a Cluster node configured as a single server`,
@@ -100,7 +102,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ sentinel: { servers: [at.sentinel], masterName: 'other' } }),
-        messages: [/masterName","msg":"the sentinel at \S+ knows no master \\"other\\"; it knows: mymaster/],
+        messages: [/masterName","msg":"the sentinel at \S+ knows no master \\"other\\"; its masters: mymaster/],
       },
       {
         what: `${part}: a wrong sentinel password`,
@@ -194,7 +196,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'an admin token that is too short',
       part: 'registry',
       options: { registry: { tokenFile: 'short' } },
-      messages: [/The token file \S+\/short must hold one token of at least 32/],
+      messages: [/The token file \S+\/short must contain one token of at least 32/],
     },
     ...(['registry', 'services'] as const).flatMap((part): WrongStart[] => [
       {
@@ -225,9 +227,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a PostgreSQL that does not run`,
         part,
         options: database(part, 'postgres://u:p@127.0.0.1:1/d'),
-        messages: [
-          /d at 127\.0\.0\.1:1 cannot be used: nothing listens there; start PostgreSQL or correct host and port/,
-        ],
+        messages: [/d at 127\.0\.0\.1:1 cannot be used: connection refused; start PostgreSQL or correct host and port/],
       },
       {
         what: `${part}: a PostgreSQL database that does not exist`,

@@ -66,7 +66,7 @@ export class RedisChannel implements RegistryChannel {
     const stream = this.#names[this.#stream.name];
     const text = messageText(this.#seals, stream, { id, kind, body });
     const entry = await this.#redis.eval(script, 1, stream, former, maxMessages, messageField, text).catch(unavailable);
-    if (typeof entry !== 'string') throw new Error('too many messages wait in Redis: no registry reads them');
+    if (typeof entry !== 'string') throw new Error('too many unread messages in Redis; check that the registry runs');
     this.#entries.set(key, { id, entry });
     const reply = await this.#replyTo(id);
     this.#entries.delete(key);
@@ -91,10 +91,10 @@ export class RedisChannel implements RegistryChannel {
       const reply = readReply(this.#seals, name, typeof text === 'string' ? text : null);
       if (reply !== null) return reply;
     }
-    throw new Error('no registry replies');
+    throw new Error('the registry does not reply');
   }
 }
 
 function unavailable(cause: unknown): never {
-  throw new Error('Redis does not accept messages to the registry', { cause });
+  throw new Error('Redis does not accept the message to the registry', { cause });
 }

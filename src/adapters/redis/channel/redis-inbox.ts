@@ -131,7 +131,11 @@ export class RedisInbox implements GatewayInbox {
     const message = readMessage(this.#seals, this.#stream, text);
     const handler = message && Object.hasOwn(this.#handlers, message.kind) ? this.#handlers[message.kind] : undefined;
     if (message === null || handler === undefined) {
-      this.#events.onRefused(message === null ? 'it is not sealed with the record secret' : 'its kind is unknown');
+      this.#events.onRefused(
+        message === null
+          ? 'the message is not sealed with the secret in keys.recordSecretFile'
+          : 'the kind of the message is unknown',
+      );
       return true;
     }
     let reply: string;
@@ -142,7 +146,7 @@ export class RedisInbox implements GatewayInbox {
     } catch (error) {
       this.#events.onFailure(error);
       if (!this.#isHopeless(message.id)) return false;
-      this.#events.onRefused('it fails again and again, while others are taken');
+      this.#events.onRefused('the message failed repeatedly, while other messages were processed');
       return true;
     }
     const name = this.#names.reply(message.id);

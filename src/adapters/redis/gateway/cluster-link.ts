@@ -44,7 +44,7 @@ export class ClusterLink implements RecordsLink {
 
   get partLost(): string | null {
     const { missing } = this.#proofs;
-    return missing === 0 ? null : `${missing} of the ${slotCount} slots of the Cluster lack changes that were made`;
+    return missing === 0 ? null : `${missing} of the ${slotCount} slots of the Cluster have lost changes`;
   }
 
   async readState(): Promise<[string | null, string | null]> {
@@ -69,7 +69,7 @@ export class ClusterLink implements RecordsLink {
   async read(name: string, generation: string): Promise<string | null> {
     const slot = slotOf(name);
     if (!(await this.#proofs.provesWhole(slot)))
-      throw new KeyStoreUnavailable('a slot of the Cluster lacks changes that were made');
+      throw new KeyStoreUnavailable('a slot of the Cluster has lost changes');
     const text = await this.#get(name);
     return text ?? this.#readWithMarker(name, slot, generation);
   }
@@ -138,7 +138,7 @@ export class ClusterLink implements RecordsLink {
     const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });
     const [text, marker] = Array.isArray(reply) ? reply.map(stringReply) : [];
     if (parseSlotMarker(marker ?? null)?.generation === generation) return text ?? null;
-    throw new KeyStoreUnavailable('a slot of the Cluster was emptied');
+    throw new KeyStoreUnavailable('a slot of the Cluster has lost all its records');
   }
 
   async #get(name: string): Promise<string | null> {

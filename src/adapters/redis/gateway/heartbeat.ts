@@ -168,7 +168,8 @@ export class Heartbeat {
         outage.report(this.standing.state.reason);
         return;
       }
-      if (servers === null && found.replicas !== null) throw new Error('INFO has not yet identified this Redis server');
+      if (servers === null && found.replicas !== null)
+        throw new Error('the gateway does not know yet which Redis server this is (run_id in INFO)');
       await link.checkParts(meta, found.generation);
       // On a busy machine, the check of a Cluster's slots can take longer than its result stays valid. The masters
       // confirm the slot map after the check, so the result counts from the end of the check.
@@ -292,7 +293,7 @@ export class FirstGrant {
     this.#isOver = hasLeave || isMissing;
     if (isMissing)
       this.#onNotice(
-        'the registry has not enrolled this gateway: it caches no records, and reads Redis for each request',
+        'the registry has not enrolled this gateway, so the gateway caches no records and reads Redis for each request',
       );
   }
 }

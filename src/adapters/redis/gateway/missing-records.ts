@@ -117,8 +117,7 @@ export class MissingRecords {
     const isPresent = before !== null || (await this.#query(name, generation, this.#asksOfFilling));
     const text = before === null && isPresent ? await read() : before;
     if (this.#options.standing.filling?.generation !== generation) return undefined;
-    if (isPresent && text === null)
-      throw new KeyStoreUnavailable('the registry has this record, but it is not in Redis');
+    if (isPresent && text === null) throw new KeyStoreUnavailable('the registry has this record, but Redis does not');
     return text;
   }
 
@@ -129,7 +128,9 @@ export class MissingRecords {
   async #query(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
     const { link, names, instanceId, seals } = this.#options;
     if (!bucket.take())
-      throw new KeyStoreUnavailable('records may be missing, and queries to the registry are rate limited');
+      throw new KeyStoreUnavailable(
+        'Redis may have lost this record; the rate limit for queries to the registry is reached',
+      );
     this.#count += 1;
     const question = names.ask(instanceId, this.#count, name);
     const began = performance.now();
@@ -142,7 +143,9 @@ export class MissingRecords {
         stored === null || !seals.accept(question, stored) ? null : readQueryReply(stored);
       if (reply?.generation === generation) return reply.isPresent;
       if (stored === null || performance.now() - began > longestMilliseconds)
-        throw new KeyStoreUnavailable('records may be missing, and the registry has not replied whether this one is');
+        throw new KeyStoreUnavailable(
+          'Redis may have lost this record; the registry did not reply to the query for it',
+        );
     }
   }
 

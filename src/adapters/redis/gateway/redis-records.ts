@@ -213,7 +213,8 @@ export class RedisRecords implements Records {
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
     const name = this.#names.merchant(id);
     const merchant = await this.#read(name, merchantOf(id));
-    if (merchant === null) this.#onMalformed(name, 'the record does not exist, although a key names it', 'missing');
+    if (merchant === null)
+      this.#onMalformed(name, 'the merchant record is missing, although the record of a key refers to it', 'missing');
     return merchant;
   }
 
@@ -246,7 +247,8 @@ export class RedisRecords implements Records {
 function merchantOf(id: string): typeof compileMerchantRecord {
   return (value) => {
     const merchant = compileMerchantRecord(value);
-    if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
+    if (merchant.merchantId !== id)
+      throw new MalformedRecord(`the record of merchant ${id} contains the id of another merchant`);
     return merchant;
   };
 }

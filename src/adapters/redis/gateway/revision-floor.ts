@@ -49,6 +49,8 @@ export class RevisionFloor {
     const known = generation === this.#generation ? this.#known.get(name)?.revision : undefined;
     if (known === undefined || (record !== null && record.revision >= known)) return;
     const found = record === null ? 'the record is missing' : `the record has revision ${record.revision}`;
-    throw new MalformedRecord(`${found}, but had revision ${known} before: another client writes or deletes records`);
+    throw new MalformedRecord(
+      `${found}, but had revision ${known} before; another client may have changed or deleted it`,
+    );
   }
 }

@@ -197,7 +197,7 @@ export class Standing {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
     const { enrolled, milliseconds, sinceSure } = this.lease;
     if (this.#cannotFailOver || sinceSure <= (enrolled ? milliseconds : freshMilliseconds)) return null;
-    return 'nothing shows that this Redis server is still the master: neither the registry, nor the sentinels or its replicas';
+    return 'cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it';
   }
 }
 
@@ -225,7 +225,9 @@ export class AcknowledgementState {
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
-    return age > this.#lifetimeMilliseconds ? "the store does not accept this gateway's acknowledgements" : null;
+    return age > this.#lifetimeMilliseconds
+      ? 'Redis does not accept writes of this gateway, which it needs to acknowledge changes'
+      : null;
   }
 
   /** Whether the newest acknowledgement was refused by a server that may have been replaced. */

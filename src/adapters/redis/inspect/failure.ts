@@ -21,7 +21,7 @@ export interface Fault {
 }
 
 const networkReasons: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there: start it, or correct host and port',
+  ECONNREFUSED: 'connection refused: start the server, or correct host and port',
   ENOTFOUND: 'host name not found: correct the host',
   EAI_AGAIN: 'DNS lookup failed: check the DNS server',
   EHOSTUNREACH: 'host unreachable: check host and network',
@@ -47,7 +47,7 @@ export async function explainConnection(error: unknown, whose: InspectedServer):
   if (/CERT|ISSUER|SIGNATURE|SELF_SIGNED/.test(code))
     return {
       option: 'keyStore.redis.caFile',
-      message: `${what}: its certificate is not signed by a trusted authority; set the right one (${code})`,
+      message: `${what}: its certificate is not signed by a trusted CA; configure the file of its CA (${code})`,
     };
   if (isSecure && (await speaksPlain(at)))
     return {
@@ -87,11 +87,11 @@ export function explainRefusal(
   if (message.startsWith('WRONGPASS') || /invalid password/i.test(message))
     return { option: password, message: `${what} refuses the user or the password (WRONGPASS): correct them` };
   if (message.startsWith('NOAUTH'))
-    return { option: password, message: `${what} requires a password (NOAUTH): set the file that contains it` };
+    return { option: password, message: `${what} requires a password (NOAUTH): configure a file with the password` };
   if (message.startsWith('DENIED'))
     return {
       option: password,
-      message: `${what} refuses connections from this host until it has a password (protected mode)`,
+      message: `${what} refuses connections from this host (protected mode): set a password on the server`,
     };
   if (hasPassword && message.includes('without any password configured'))
     return {

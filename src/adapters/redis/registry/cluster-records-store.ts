@@ -142,7 +142,7 @@ export class ClusterRecordsStore implements RecordsStore {
   async complete(meta: MetaRecord, position: Position): Promise<void> {
     await this.#agree();
     if (this.#masters.epoch !== this.#base) {
-      throw new Error('the masters of the Cluster changed while the records were written; starting again');
+      throw new Error('the masters of the Cluster changed while records were written; retrying');
     }
     await this.#proofs.seal({ generation: meta.generation, revision: position.revision });
     await this.publish(position);

@@ -233,7 +233,7 @@ export class RedisRecordsStore implements RecordsStore {
 
   get #servers(): string[] {
     const { facts } = this.#same;
-    if (facts === null) throw new Error('the connections to Redis do not lead to one server yet');
+    if (facts === null) throw new Error('the connections to Redis reach different servers; retrying');
     return facts.runId === null ? [] : [facts.runId];
   }
 

@@ -69,7 +69,7 @@ export class WriterMark {
   changed(reply: unknown): void {
     if (reply !== 1)
       throw new Error(
-        'the writer mark has changed: the store was replaced or emptied, or another registry writes to it; reading it again',
+        'another client changed the store: Redis was replaced or emptied, or another registry writes to it; reading the store again',
       );
   }
 

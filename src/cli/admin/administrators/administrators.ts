@@ -29,10 +29,14 @@ type ListOptions = PageOptions & { readonly status?: string; readonly merchant?:
 
 /** Creates the commands `administrators create`, `list`, `show`, `set` and `disable`. */
 export function administratorsCommand(io: CommandIo, env: Environment = process.env): Command {
-  const administrators = new Command('administrators').description('who may use the admin API, and in which roles');
+  const administrators = new Command('administrators').description(
+    'manage the people and programs that may use the admin API, and their roles',
+  );
   const edge = { io, env };
 
-  const create = administrators.command('create').description('create an administrator; create a token for them next');
+  const create = administrators
+    .command('create')
+    .description('create an administrator; afterwards, create a token with tokens create');
   create
     .requiredOption('--name <name>', 'unique name, shown in events, e.g. ada or ci-deploy')
     .requiredOption<readonly string[]>('--role <role>', `role: ${roleNames.join(', ')} (repeatable)`, collect)
@@ -87,7 +91,7 @@ export function administratorsCommand(io: CommandIo, env: Environment = process.
 
   const disable = administrators
     .command('disable <id>')
-    .description('disable an administrator, whose tokens and sessions end at once');
+    .description('disable an administrator, and end their tokens and sessions at once');
   administer(disable, edge, async ({ client, args, show }) => {
     const path = ['administrators', administratorIdIn(args[0])];
     const body = { status: 'DISABLED' };

@@ -14,7 +14,7 @@ export function consoleCommand(io: CommandIo, env: Environment = process.env): C
     .description('print a link that signs you in to the web console, once and within 10 minutes')
     .option(
       '--administrator <name>',
-      'for another administrator, by name or id; requires administrators:write (default: you)',
+      'the administrator, by name or id; another one than you requires administrators:write (default: you)',
     );
   administer<{ readonly administrator?: string }>(command, { io, env }, async ({ client, options, show }) => {
     const body = { administrator: options.administrator };
@@ -31,7 +31,10 @@ export function sessionsCommand(io: CommandIo, env: Environment = process.env): 
   const edge = { io, env };
 
   const list = sessions.command('list').description('list the open sessions, newest first');
-  list.option('--administrator <id>', 'whose sessions; requires administrators:read (default: your own)');
+  list.option(
+    '--administrator <id>',
+    'sessions of this administrator; requires administrators:read (default: your own)',
+  );
   administer<PageOptions & { readonly administrator?: string }>(
     pageOptions(list),
     edge,
@@ -52,7 +55,7 @@ export function sessionsCommand(io: CommandIo, env: Environment = process.env): 
 
   const end = sessions
     .command('end <id>')
-    .description('end a session at once; requires administrators:write for others');
+    .description('end a session at once; a session of another administrator requires administrators:write');
   administer(end, edge, async ({ client, args, show }) => {
     const path = ['sessions', administratorIdIn(args[0], 'a session: see sessions list')];
     const { data } = await client.ask({ method: 'DELETE', path, expects: consoleSessionSchema });

@@ -21,7 +21,7 @@ interface SetOptions extends OfMerchant {
 
 /** Creates the commands `members list`, `invite`, `link` and `set`. */
 export function membersCommand(io: CommandIo, env: Environment = process.env): Command {
-  const members = new Command('members').description('people of a merchant, who see only this merchant');
+  const members = new Command('members').description('manage the people of a merchant, who see only this merchant');
   const edge = { io, env };
   const of = (command: Command): Command => command.requiredOption('--merchant <id>', 'merchant of the members');
   const role = (text: string): Option => new Option('--role <role>', text).choices([...memberRoles]);

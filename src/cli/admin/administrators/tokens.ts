@@ -21,13 +21,18 @@ interface CreateOptions {
 
 /** Creates the commands `tokens create`, `list` and `revoke`. */
 export function tokensCommand(io: CommandIo, env: Environment = process.env): Command {
-  const tokens = new Command('tokens').description('tokens of administrators for the command line and for programs');
+  const tokens = new Command('tokens').description(
+    'manage the tokens with which administrators use the command line and programs',
+  );
   const edge = { io, env };
 
   const create = tokens.command('create').description('create a token; it is shown only once');
   create
     .requiredOption('--name <text>', 'purpose of the token, e.g. laptop')
-    .option('--administrator <id>', 'whose token; requires administrators:write (default: your own)')
+    .option(
+      '--administrator <id>',
+      'owner of the token; another one than you requires administrators:write (default: you)',
+    )
     .option<readonly string[]>(
       '--role <role>',
       'only this role of the administrator (repeatable, default: all)',
@@ -55,7 +60,7 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
   });
 
   const list = tokens.command('list').description('list tokens, newest first');
-  list.option('--administrator <id>', 'whose tokens; requires administrators:read (default: your own)');
+  list.option('--administrator <id>', 'tokens of this administrator; requires administrators:read (default: your own)');
   administer<PageOptions & { readonly administrator?: string }>(
     pageOptions(list),
     edge,

@@ -36,27 +36,28 @@ const mostLines = 20;
 const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   changed: 'was changed',
   removed: 'is missing',
-  reordered: 'has another place than at first',
+  reordered: 'was moved to another position',
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
-  'forged-signature': 'has a signature that the key did not make for it',
+  'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last one of a range whose deletion is not signed: it was removed, or a registry of an earlier release or ' +
-    'without registry.witness deleted it after its retention period',
-  'rolled-back': 'is not what the checkpoint says: the database was set back, or the chain was made anew',
+    'is the last event of a deleted range without a signature: somebody removed it, or a registry of an earlier release or without registry.witness deleted it after its retention period',
+  'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
 /** Creates the command `events verify`. */
 export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
   const command = events
     .command('verify')
-    .description('find each event that was changed, removed, inserted or reordered, and a trail that was set back')
+    .description(
+      'find events that were changed, removed, inserted or reordered, and a database that was restored to an earlier state',
+    )
     .option<readonly string[]>(
       '--checkpoint <file>',
-      'checkpoint that was kept elsewhere, as --save writes it (repeatable)',
+      'checkpoint file that --save wrote earlier and that you keep on another machine (repeatable)',
       collect,
     )
     .option('--public-key <file>', "file with the registry's public key, as checkpoints head prints it")
-    .option('--save <file>', 'write a checkpoint of the verified trail to this file; keep it elsewhere');
+    .option('--save <file>', 'write a checkpoint of the verified events to this file; keep it on another machine');
   administer<VerifyOptions>(command, edge, async ({ client, options, show }) => {
     const { data: state } = await client.ask({ method: 'GET', path: ['events', 'chain'], expects: chainStateSchema });
     const given = options.publicKey === undefined ? null : await readKey(options.publicKey);
@@ -164,9 +165,11 @@ function summaryOf(
     ...(pruned.position === 0 ? [] : [`${pruned.position} earlier events were deleted after their retention period.`]),
     ...(former === 0 ? [] : [`${former} events of earlier releases are not in the chain.`]),
     publicKey === null
-      ? 'Nothing signs the chain: set registry.witness. Compare with a checkpoint that was kept elsewhere (--checkpoint).'
+      ? 'The chain is not signed: set registry.witness, or compare the chain with a checkpoint that --save wrote earlier (--checkpoint).'
       : `Signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
-        (isKeyGiven ? '.' : ', by the key that the registry names: give the one that you know with --public-key.'),
+        (isKeyGiven
+          ? '.'
+          : '. The key came from the registry itself: to verify it, pass the key that you know with --public-key.'),
   ];
 }
 

@@ -89,5 +89,5 @@ async function otherToken(file: string, former: StoredSession): Promise<string> 
     if (session !== null && session.token !== former.token) return session.token;
     await wait(betweenReadsMilliseconds);
   }
-  throw new OperatorError('Another command refreshes the sign-in: try again.');
+  throw new OperatorError('Another command is refreshing the sign-in: try again.');
 }

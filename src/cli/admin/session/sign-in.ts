@@ -96,7 +96,7 @@ const identity = Type.Object({
 
 /** Creates the command `whoami`. */
 export function whoamiCommand(io: CommandIo, env: Environment = process.env): Command {
-  const command = new Command('whoami').description('show whom the registry takes you for, and your roles');
+  const command = new Command('whoami').description('show your name and your roles at the registry');
   administer(command, { io, env }, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['me'], expects: identity });
     show(data, [

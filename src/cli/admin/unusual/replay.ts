@@ -23,7 +23,7 @@ export function replayCommand(io: CommandIo): Command {
   const command = new Command('replay')
     .description('run the rules over access logs, and print what they would have reported')
     .argument('[file...]', 'files of one or several logs; .gz files are decompressed, - reads standard input')
-    .option('--config <file>', 'configuration file with the thresholds, and with the log file if no file is named')
+    .option('--config <file>', 'configuration file with the thresholds, and with the log file if you name no file')
     .option('--json', 'print JSON')
     .addHelpText('after', '\nThis command changes nothing, and does not verify the log. audit verify does.')
     .action(async (given: string[], { config, json }: Options) => {

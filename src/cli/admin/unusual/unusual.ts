@@ -25,9 +25,7 @@ interface ListOptions extends PageOptions {
 
 /** Creates the commands `unusual list`, `show`, `answer`, `webhooks` and `replay`. */
 export function unusualCommand(io: CommandIo, env: Environment = process.env): Command {
-  const unusual = new Command('unusual').description(
-    'use of keys that differs from their usual use, and may be misuse',
-  );
+  const unusual = new Command('unusual').description('show findings about unusual use of keys, which may be misuse');
   const edge = { io, env };
   listCommand(unusual, edge);
 
@@ -41,7 +39,7 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
   const decide = unusual
     .command('answer <id> <answer>')
     .description(
-      'answer a finding: fine (not reported again for this key), look (you look into it), revoked (revokes the key now)',
+      'record your decision about a finding: fine (not reported again for this key), look (under investigation), revoked (revokes the key now)',
     );
   administer(decide, edge, async ({ client, args, show, showChange }) => {
     const path = ['unusual', idIn(args[0], 'finding'), 'answer'];
@@ -52,7 +50,7 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
     else showChange({ ...finding, propagation }, findingLines(finding));
   });
 
-  const webhooks = unusual.command('webhooks').description('list webhooks that their target has not accepted');
+  const webhooks = unusual.command('webhooks').description('list webhooks that could not be delivered');
   administer(webhooks, edge, async ({ client, show }) => {
     const path = ['unusual', 'webhooks'];
     const { data } = await client.ask({ method: 'GET', path, expects: Type.Array(undeliveredSchema) });
@@ -75,12 +73,12 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
 }
 
 function listCommand(unusual: CommandType, edge: AdminEdge): void {
-  const list = unusual.command('list').description('list findings without an answer, newest first');
+  const list = unusual.command('list').description('list findings without a decision, newest first');
   pageOptions(list)
     .option('--merchant <id>', 'findings of this merchant')
     .option('--key-id <keyid>', 'findings of this key')
     .addOption(new Option('--rule <rule>', 'findings of this rule').choices([...unusualRules]))
-    .option('--all', 'also findings that were answered');
+    .option('--all', 'also findings with a decision');
   administer<ListOptions>(list, edge, async ({ client, options, show }) => {
     const { merchant, keyId, rule, all } = options;
     const query = {

@@ -14,9 +14,9 @@ interface AddressesOptions extends PageOptions {
 
 /** Adds the commands `merchants addresses` and `merchants forget-usage`. */
 export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void {
-  const addresses = merchants.command('addresses <id>').description('show from where a merchant calls, by day');
+  const addresses = merchants.command('addresses <id>').description('show the client addresses of a merchant by day');
   addresses
-    .option('--since <span>', 'how long back, e.g. 30d (default: 7d)', secondsIn, 7 * 86_400)
+    .option('--since <span>', 'period up to now, e.g. 30d (default: 7d)', secondsIn, 7 * 86_400)
     .option<readonly string[]>(
       '--allow <cidr>',
       'show what an allowlist with this address or CIDR would have refused (repeatable)',
@@ -41,7 +41,7 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
 
   const forget = merchants
     .command('forget-usage <id>')
-    .description('delete everything that was counted for a merchant so far')
+    .description('delete all request counts and refusals of a merchant')
     .option('--confirm <id>', 'the id of the merchant again: the deletion cannot be undone');
   administer<{ readonly confirm?: string }>(forget, edge, async ({ client, options, args, show }) => {
     const id = idIn(args[0], 'merchant');
@@ -64,7 +64,7 @@ function verdictLines({
     ['time', `${since} to ${until}`],
     ['accepted requests', String(requests)],
     ['would be refused', `${refused.requests} from ${refused.addresses} addresses`],
-    ['uncertain', `${uncertain}, whose address is not kept`],
+    ['uncertain', `${uncertain}, whose address is not stored`],
   ]);
   if (addresses.length === 0) return summary;
   const rows = addresses.map((one) => [one.address, one.country ?? '', String(one.requests), one.firstAt, one.lastAt]);
@@ -73,7 +73,9 @@ function verdictLines({
 
 /** Adds the command `gateways usage`. */
 export function gatewaysUsageCommand(gateways: Command, edge: AdminEdge): void {
-  const usage = gateways.command('usage').description('show whether each gateway process has sent all that it counted');
+  const usage = gateways
+    .command('usage')
+    .description('show whether each gateway process has sent all its request counts');
   usage.addOption(
     new Option('--state <state>', 'only processes in this state').choices(['running', 'ended', 'incomplete']),
   );

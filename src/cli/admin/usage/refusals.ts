@@ -41,7 +41,7 @@ export function refusalsCommand(
     .option('--code <code>', 'only refusals with this code, e.g. ip_not_allowed', loggedIdIn)
     .option('--address <address>', 'only requests from this address', loggedIdIn)
     .option('--request-id <id>', 'only the request with this id (X-Request-Id)', loggedIdIn)
-    .option('--since <span>', 'only the last part of the time, e.g. 30m or 2d', secondsIn)
+    .option('--since <span>', 'only refusals of this period up to now, e.g. 30m or 2d', secondsIn)
     .option('--after <id>', 'only refusals after the one with this id, oldest first', refusalIn)
     .option('--follow', 'print new refusals until Ctrl-C, with --json one in each line');
   administer<RefusalsOptions>(pageOptions(refusals), { io, env }, async (call) => {

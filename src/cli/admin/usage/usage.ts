@@ -34,7 +34,7 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
     .option('--merchant <id>', 'requests of this merchant')
     .option('--key <keyid>', 'requests with this key, and its last use')
     .option('--unknown', 'requests without a known key, by address')
-    .option('--since <span>', 'how long back, e.g. 12h or 30d (default: 7d)', secondsIn, 7 * 86_400)
+    .option('--since <span>', 'period up to now, e.g. 12h or 30d (default: 7d)', secondsIn, 7 * 86_400)
     .addOption(
       new Option('--by <unit>', 'unit of the chart (default: hour up to two days, otherwise day)').choices([
         'hour',

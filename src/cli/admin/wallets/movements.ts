@@ -48,7 +48,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     )
     .option('--merchant <id>', 'reject the movement unless the wallet belongs to this merchant');
   if (kind === 'fund') {
-    command.option('--approval <id>', 'your approved request for exactly this movement, with its --reference');
+    command.option('--approval <id>', 'id of the approved request for exactly this movement; give its --reference too');
   }
   operate<MovementOptions>(command, edge, async ({ client, args, options, show, openRegistry }) => {
     const { amount, currency, environment, reason, merchant } = options;

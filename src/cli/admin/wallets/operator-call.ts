@@ -27,12 +27,12 @@ export function operate<Options extends object>(
 ): void {
   // A command that moves money has its own `--reason`, which the ledger stores.
   const isMovement = command.options.some(({ long }) => long === '--reason');
-  if (!isMovement) command.option('--reason <text>', 'why you do this; the registry may require it');
+  if (!isMovement) command.option('--reason <text>', 'reason for the change; the registry may require it');
   command
     .option('--services <url>', "address of the operators' API (or MERCHANT_GATEWAY_SERVICES)")
     .option(
       '--registry <url>',
-      'address of the registry that knows you and the merchants (or MERCHANT_GATEWAY_REGISTRY)',
+      'address of the registry with your account and the merchants (or MERCHANT_GATEWAY_REGISTRY)',
     )
     .option(
       '--registry-token-file <file>',
@@ -44,7 +44,10 @@ export function operate<Options extends object>(
     )
     .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file, for services.operators and registry')
-    .option('--actor <name>', 'with the shared token: name of who makes a change (default: the system user)')
+    .option(
+      '--actor <name>',
+      'your name in the ledger if you use the shared token; it is not verified (default: the system user)',
+    )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
