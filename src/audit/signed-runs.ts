@@ -262,7 +262,10 @@ export class SignedRuns {
     }
     const same = signed.checkpoints.get(size);
     if (same !== undefined && same.root !== kept.root)
-      this.#fork(place, `${rangeText({ from: 1, to: size })} of the run ${run}: two different versions are signed`);
+      this.#fork(
+        place,
+        `${rangeText({ from: 1, to: size })} of the run ${run} (log of one process) were signed in two versions: the log was rewritten or forked`,
+      );
     if (same === undefined) signed.checkpoints.set(size, kept);
     else same.receivedAt ??= receivedAt;
     const isNewer = size > signed.newest.size || (size === signed.newest.size && occasion !== 'periodic');

@@ -359,7 +359,7 @@ export const texts = {
   },
   tryIt: {
     title: 'Try it',
-    text: 'Send a request from your terminal. Do not enter your key on this page, which shows the result of the request.',
+    text: 'Send a request from your terminal. Its result then appears on this page. Never enter your key here.',
     first: 'Give your terminal the key',
     firstHelp: 'Paste the key and press Enter. The key is neither shown nor stored in the shell history.',
     test: 'In the sandbox',

@@ -66,7 +66,9 @@ export class NotSignedByRun extends InvalidNote {
     readonly instance: NoteKey,
     readonly checkpoint: ReadCheckpoint,
   ) {
-    super('no signature matches the key of the run');
+    super(
+      'no signature matches the key that the gateway process used: the checkpoint was changed, or the key is missing',
+    );
   }
 }
 
@@ -110,8 +112,9 @@ function parseText(text: string): ReadCheckpoint {
   const slash = origin.lastIndexOf('/');
   const [name, run] = [origin.slice(0, slash), origin.slice(slash + 1)];
   const [, occasion, time = ''] = occasionForm.exec(when) ?? [];
-  if (slash <= 0 || !runForm.test(run)) throw new InvalidNote('expected the name of a log and of its run');
-  if (!sizeForm.test(size)) throw new InvalidNote('expected the number of lines');
+  if (slash <= 0 || !runForm.test(run))
+    throw new InvalidNote('the line before the number of lines must be LOG_NAME/RUN_ID');
+  if (!sizeForm.test(size)) throw new InvalidNote('the number of log lines must be a decimal number');
   if (occasion === undefined || Number.isNaN(Date.parse(time)))
     throw new InvalidNote('expected an occasion and a time');
   const previous = occasion === 'start' ? parsePrevious(take(more, 'previous ')) : undefined;
@@ -135,7 +138,7 @@ function parsePrevious(text: string | undefined): RunEnd | null {
   if (text === 'none') return null;
   const [run = '', size = '', hash = '', ...more] = text?.split(' ') ?? [];
   if (!runForm.test(run) || !sizeForm.test(size) || more.length > 0)
-    throw new InvalidNote('expected the end of the previous run');
+    throw new InvalidNote('the line about the previous run must be RUN_ID NUMBER_OF_LINES HASH');
   return { run, size: Number(size), hash: parseDigest(hash) };
 }
 

@@ -93,7 +93,10 @@ t.test('a checkpoint is valid only with both signatures', (t) => {
   t.equal(refused(sampleNote, [signerOf(sampleName, 'another').key]), 'no signature matches a given public key');
   t.equal(refused(sampleNote, [signerOf('gw.example/b', 'instance').key]), 'no signature matches a given public key');
   t.equal(refused(`${text}\n\n${byRun}\n`), 'no signature matches a given public key');
-  t.equal(refused(`${text}\n\n${byInstance}\n`), 'no signature matches the key of the run');
+  t.equal(
+    refused(`${text}\n\n${byInstance}\n`),
+    'no signature matches the key that the gateway process used: the checkpoint was changed, or the key is missing',
+  );
   t.equal(refused(sampleNote.replace('\n7\n', '\n8\n')), 'no signature matches a given public key');
   t.equal(refused(sampleNote.replace('10:01:00', '10:01:01')), 'no signature matches a given public key');
   const other = signerOf(`${sampleName}/${sampleRun}`, 'another run key');
@@ -122,8 +125,16 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     ['an empty note', () => readCheckpoint('', []), /an empty line and signatures/],
     ['no signature', () => readCheckpoint('a\n\n', []), /expected a/],
     ['a long note', () => readCheckpoint('a'.repeat(20_000), []), /at most 16384/],
-    ['an invalid run', () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]), /its run/],
-    ['an invalid size', () => readCheckpoint(sampleNote.replace('\n7\n', '\n07\n'), []), /number of lines/],
+    [
+      'an invalid run',
+      () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]),
+      /must be LOG_NAME\/RUN_ID/,
+    ],
+    [
+      'an invalid size',
+      () => readCheckpoint(sampleNote.replace('\n7\n', '\n07\n'), []),
+      /the number of log lines must be/,
+    ],
     ['a short root', () => readCheckpoint(sampleNote.replace(/gMZ8gx/, ''), []), /SHA-256/],
     ['an unknown occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /an occasion/],
     ['an additional line', () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []), /nothing after the key/],

@@ -50,7 +50,7 @@ export function administer<Options extends object>(
     .option('--reason <text>', 'reason for the change, which the event contains; the registry may require it')
     .option(
       '--actor <name>',
-      'your name in events if you use the shared token; it is not verified (default: the system user)',
+      'name that events record for you if you use the shared token; nobody verifies it (default: your login name here)',
     )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())

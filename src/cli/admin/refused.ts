@@ -33,8 +33,8 @@ const advice = ({
     rejectedToken ??
     `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
       `${name.replace('the registry', 'this registry')}.`,
-  403: 'Run whoami and roles to see what this token may do.',
-  421: `Check that ${option} has a host of ${name}: one of its certificate, or one of registry.hosts.`,
+  403: 'Run `whoami` and `roles` to see what this token may do.',
+  421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
   404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
   503: 'Try again when its database or store is available.',
 });

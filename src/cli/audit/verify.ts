@@ -29,9 +29,9 @@ interface VerifyOptions extends ProofOptions {
 const mostProofLines = 100;
 const linesBetweenProgress = 250_000;
 
-const tailText = `A log is complete if its last line is an end checkpoint. Without one, only the given lines are proved: later lines may
-be missing. A running process (--running), a killed process and a truncated log look the same. Signed checkpoints
-(accessLog.checkpoints) distinguish them, up to the newest checkpoint.
+const tailText = `A log is complete if its last line is an end checkpoint. Without one, this command proves only the given lines: it cannot tell
+whether the process still runs (then use --running), was killed, or whether later lines were removed. With signed checkpoints
+(accessLog.checkpoints) it detects missing lines up to the newest checkpoint.
 `;
 
 /** Creates the command `audit verify`. */

@@ -79,8 +79,8 @@ export const services = section(
                 examples: ['https://registry.example.com'],
               }),
               tokenFile: requiredFile(
-                'File with the token of an administrator of the registry with the role services. It is read for each ' +
-                  'request, so a replaced file applies at once.',
+                'File with a token of the registry. Its administrator needs the role `services`. The file is read for each ' +
+                  'request, so a new token applies at once.',
                 '/etc/gateway/services-trail-token',
               ),
               caFile: optionalFile('PEM file of the CA of an https address. null: the CAs that the system trusts.'),

@@ -23,7 +23,11 @@ export const unusual = section(
       description: `Rules that are turned off, of ${ruleNames.join(', ')}.`,
       expects: 'a list of rules',
     }),
-    learnDays: threshold(90, 7, 'Days after the first use of a key before the rules about its usual use report.'),
+    learnDays: threshold(
+      90,
+      7,
+      'Days from the first use of a key in which the rules learn its usual use. Meanwhile they report nothing about it.',
+    ),
     surgeLearnDays: threshold(
       400,
       35,

@@ -101,7 +101,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
-    'Requests rejected because of plain HTTP or Tor whose key exists or could not be looked up, by code.',
+    'Rejected requests that sent an API key over plain HTTP or Tor, if the key exists or could not be looked up. By code.',
     'code',
     () => exposedKeys.counts(),
   );

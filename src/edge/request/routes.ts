@@ -61,11 +61,11 @@ interface Node {
 const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
 const lookalike: PathProblem = {
   code: 'not_found',
-  reason: 'an upstream could decode or normalize a path segment to a segment of another route',
+  reason: 'the path has characters (such as %2F, %2E, ; or capitals) that an upstream may read as another route',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',
-  reason: 'an upstream could decode or normalize the path to other segments',
+  reason: 'the path has characters (such as %2F, %2E, ; or //) that an upstream may read as other segments',
 };
 
 /** Characters of a path segment that a service may decode, cut off or convert. */

@@ -56,7 +56,11 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       {
         schema: { params: idParams, body: newMemberBody, querystring: noQuery },
         config: {
-          operation: { summary: 'Add a member; create a link for them next', status: 201, data: memberSchema },
+          operation: {
+            summary: 'Add a member. To let them sign in, create a link for them next',
+            status: 201,
+            data: memberSchema,
+          },
           access: { ...changing, isProven: true },
         },
       },

@@ -96,7 +96,7 @@ export class UsageBatches {
       await transaction.insertInto('usage_gaps').values(gap).execute();
       this.#options.logger?.error(
         { instance: batch.instance, batches: lost - stored },
-        'request counts of a gateway are missing: the database was restored, or a batch was refused',
+        'request counts of a gateway are lost: the database was restored from a backup, or a batch was refused before. Requests are not affected',
       );
     }
     await this.#storeProcess(transaction, batch, now);

@@ -10,7 +10,7 @@ import { idIn, type Routes } from '../routes.js';
 import { deleteCustomer, findCustomer, insertCustomer, listCustomers, updateCustomer } from './repository.js';
 import { customerChangesBody, customerSchema, customersQuery, newCustomerBody, type Customer } from './schema.js';
 
-const emailTaken = { 409: 'Another customer has the email address' };
+const emailTaken = { 409: 'Another customer has this email address' };
 
 /** Adds the routes of customers. */
 export const customerRoutes: Routes = (app, context) => {

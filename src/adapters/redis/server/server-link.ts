@@ -87,7 +87,10 @@ export class ServerLink implements RecordsLink {
   }
 
   async catchUp(): Promise<void> {
-    if (!this.#same.holds) throw new Error('invalidation notices and records come from different Redis servers');
+    if (!this.#same.holds)
+      throw new Error(
+        'the two connections to Redis reach different servers: use an address that always leads to one server',
+      );
     await this.#listener.catchUp();
   }
 

@@ -33,7 +33,9 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
 
   const pin = keys
     .command('pin <public-key>')
-    .description('add a key to those of a gateway; audit public-key prints the key on the machine of the gateway')
+    .description(
+      'trust another public key for the signed checkpoints of a gateway; run `audit public-key` on its machine to print the key',
+    )
     .option('--from <time>', 'time from which its signatures are valid, e.g. 2026-01-31T12:00:00Z (default: now)')
     .option('--to <time>', 'time until which its signatures are valid (default: no end)');
   administer<SpanOptions>(pin, edge, async ({ client, options, args, show }) => {

@@ -32,8 +32,16 @@ export function filterOptions(command: Command): Command {
     .option('--action <action>', 'only events with this action, e.g. key.revoked')
     .option('--who <name>', 'only events of the administrator with this name', loggedIdIn)
     .option('--administrator <id>', 'only events of the administrator with this id', loggedIdIn)
-    .option('--proof <proof>', 'only events with this proof, e.g. bootstrap or token:ID', loggedIdIn)
-    .option('--claimed <name>', 'only events with this claimed name', loggedIdIn)
+    .option(
+      '--proof <proof>',
+      'only events whose author proved who they are with this: bootstrap (the shared token), or token:ID',
+      loggedIdIn,
+    )
+    .option(
+      '--claimed <name>',
+      'only events of the shared token whose author gave this name (--actor), which nobody verified',
+      loggedIdIn,
+    )
     .option('--source <address>', 'only events from this IP address', loggedIdIn)
     .option('--request <id>', 'only events of the request with this id (x-request-id)', loggedIdIn)
     .option('--given-reason <text>', 'only events with exactly this reason', loggedIdIn)

@@ -49,7 +49,7 @@ export function keysImportCommand(keys: Command, edge: AdminEdge): void {
 }
 
 const notProjected =
-  "Stored in the database, but not yet in the gateways' key store. Until then, gateways reject these keys. The registry retries.";
+  "Stored in the database, but not yet in the gateways' key store. Gateways reject these keys until they are there. The registry keeps trying.";
 
 async function checkAll(
   client: AdminClient,
