@@ -17,7 +17,7 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 const linkMilliseconds = 10 * 60_000;
 /** How long the link of a merchant's member is valid, in milliseconds. The member gets it by mail. */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
-/** Limit of one administrator's links that have not expired, used or unused. */
+/** Maximum number of one administrator's links that can still be used. */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
@@ -150,6 +150,7 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
     .select((it) => it.fn.countAll<number>().as('total'))
     .where('administrator_id', '=', owner)
     .where('expires_at', '>', now)
+    .where('used_at', 'is', null)
     .executeTakeFirstOrThrow();
   if (total >= mostLinks)
     throw new Refusal(
