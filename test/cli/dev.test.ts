@@ -392,7 +392,7 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
       });
       child.stderr.on('data', (chunk: Buffer) => {
         log += chunk.toString();
-        if (/takes? requests"/.test(log)) resolve();
+        if (/accepts? requests"/.test(log)) resolve();
       });
     });
     return { command, child, exited, log };

@@ -35,7 +35,7 @@ async function start(t: Test, command: string, directory: string, options: strin
       child.once('close', fail);
       look();
     });
-  await says(/takes? requests/);
+  await says(/accepts? requests/);
   return { child, ended, says };
 }
 
@@ -50,7 +50,7 @@ for (const command of ['registry', 'services']) {
 services: { listen: ${closed}, database: { url: "sqlite:services.db" } }
 `,
     );
-    const told = await says(/takes? requests/);
+    const told = await says(/accepts? requests/);
     const first = JSON.parse(told.split('\n')[0] ?? '') as Record<string, unknown>;
     t.match(first, { msg: 'starting', part: command, version, node: process.versions.node, config: /^[0-9a-f]{16}$/ });
     const url = /"url":"(http:[^"]+)"/.exec(told)?.[1] ?? '';

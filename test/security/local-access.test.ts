@@ -46,7 +46,7 @@ for (const args of [['gateway'], ['gateway', '--workers', '2'], ['registry'], ['
     killAtEnd(t, child);
     let output = '';
     child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
-    await until(() => /takes? requests/.test(output) || child.exitCode !== null);
+    await until(() => /accepts? requests/.test(output) || child.exitCode !== null);
     const workers = [...output.matchAll(/"pid":(\d+),"msg":"worker process started"/g)].map(([, pid]) => Number(pid));
     t.equal(workers.length, args.at(-1) === '2' ? 2 : 0, output);
     for (const pid of [child.pid ?? 0, ...workers]) {
