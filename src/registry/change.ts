@@ -14,8 +14,8 @@ export interface Change {
 }
 
 /**
- * Result of a change. `result` goes to the caller, `events` and `records` (names of store records to rewrite) into the
- * database. `changed` is null if nothing changed.
+ * The outcome of a change. `result` is returned to the caller. `events`, and the names of the `records` to write to the
+ * store, are stored in the database. `changed` is null if nothing changed.
  */
 export interface Outcome<Result> {
   readonly result: Result;
@@ -25,8 +25,9 @@ export interface Outcome<Result> {
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
- * Makes one change, with its events and outbox rows, in one transaction. It increments the revision first, which locks
- * that row. So changes are committed in the order of their revisions, without gaps.
+ * Makes one change, with its events and outbox rows (records to write to the store), in one transaction. Increments the
+ * revision first, which locks the revision's row. So changes are committed in the order of their revisions, without
+ * gaps.
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -60,8 +61,8 @@ export async function makeChange<Result>(
 }
 
 /**
- * Result of a change that gateways need not know. `provenAuthor` replaces the author of the events, if only the change
- * has found out who that is.
+ * The outcome of a change that gateways need not know. `provenAuthor` replaces the author of the events if the author
+ * became known only during the change, as in a sign-in.
  */
 export interface UnpublishedOutcome<Result> {
   readonly result: Result;
@@ -70,8 +71,8 @@ export interface UnpublishedOutcome<Result> {
 }
 
 /**
- * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision but does not
- * increment it, so no other change is committed at the same time.
+ * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision, so no other
+ * change is committed at the same time, but does not increment it.
  */
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,

@@ -67,8 +67,8 @@ export interface RegistryOptions {
   /** Permissions whose use requires a reason. Default: empty. */
   readonly reasonFor?: ReadonlySet<string> | undefined;
   /**
-   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: plain
-   * SHA-256.
+   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: lookup ids
+   * are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. A new key's permissions may name only these. */
@@ -78,7 +78,10 @@ export interface RegistryOptions {
   readonly logger?: Logger | undefined;
   /** Returns the current problems of the store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
-  /** Signs receipts for checkpoints of access logs. Null, the default: the registry accepts no checkpoints. */
+  /**
+   * Signs receipts for checkpoints (signed states) of access logs. Null, the default: the registry accepts no
+   * checkpoints.
+   */
   readonly witness?: NoteSigner | null | undefined;
   /** The TLS and addresses with which clients reach the API. Default: plain HTTP on loopback. */
   readonly access?: RegistryAccess | undefined;
@@ -107,7 +110,10 @@ export interface RegistryUnusual {
   readonly targets: readonly WebhookTarget[];
 }
 
-/** Lower limit of `maxStaleSeconds`: the option's default, because a gateway's own setting may be unknown here. */
+/**
+ * Lower limit of `maxStaleSeconds`, equal to the option's default. A gateway's own configuration may be unknown here,
+ * so a lower value could be too short.
+ */
 const leastStaleSeconds = 30;
 
 /** Returns how long a gateway may use a cached record at most, plus one second, in milliseconds. */
@@ -127,7 +133,10 @@ export function createRegistry(options: RegistryOptions): RestApp {
   return createServers(options).app;
 }
 
-/** Creates the admin API. Creates the console too if it is on: it serves these routes to people with a browser. */
+/**
+ * Creates the admin API. If the console is on, creates its server too, which offers the same routes to people with a
+ * browser.
+ */
 export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
   const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
@@ -142,7 +151,8 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
   const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
-  // Stops twice: before the hooks that close the database, and again for the requests that were still in progress.
+  // Stops twice. The first call runs before other hooks close the database. The second one stores the events of
+  // requests that were still in progress.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
@@ -200,7 +210,10 @@ function routeGroups(
   ];
 }
 
-/** Returns the routes for wallets, which only the console has, because scripts call the operators' API directly. */
+/**
+ * Returns the routes for wallets. The console has them, but the admin API does not: scripts call the operators' API of
+ * the services directly.
+ */
 function walletGroups({ console, operatorsApi, servicesTokenKey: key, reasonFor }: WalletOptions): readonly Routes[] {
   if (!console || !operatorsApi || !key) return [];
   return [walletRoutes({ operatorsApi, key, reasonFor: reasonFor ?? new Set() })];

@@ -7,7 +7,7 @@ import Type from '../typebox/typebox.js';
 export const identifierForm = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * Returns the id in a path. An invalid id gets the same response as an unknown one.
+ * Returns the id in a path. The response to an invalid id is the same as to an unknown id (404).
  * @throws Refusal
  */
 export function idIn({ id }: { readonly id: string }, what: string): string {
@@ -18,8 +18,8 @@ export function idIn({ id }: { readonly id: string }, what: string): string {
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
- * Whether a text contains something in the form of an API key. The registry never sends, stores or repeats such a text.
- * Imports identify keys only by their hashes.
+ * Whether a text contains something in the form of an API key. The registry rejects such a text, so that it never
+ * stores or repeats a key. Imports identify keys by their hashes.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);

@@ -13,8 +13,8 @@ export interface RegistryAccess {
   /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;
   /**
-   * Further host names of the API. The names in the certificate, loopback names and the connection's address always
-   * count.
+   * Further host names of the API. The names in the certificate, loopback names and the connection's own address are
+   * always accepted.
    */
   readonly hosts: readonly string[];
   /** Addresses and CIDRs of the reverse proxies; null without proxies. */
@@ -25,18 +25,21 @@ export interface RegistryAccess {
 export const localAccess: RegistryAccess = { tls: null, hosts: [], behindProxy: null };
 
 const decorator = 'clientAddress';
-/** Values of Sec-Fetch-Site in requests that no page of another origin caused. */
+/**
+ * Values of Sec-Fetch-Site in requests that were not caused by a page of another origin; undefined: the client is no
+ * browser.
+ */
 const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-origin', 'none']);
 
 /**
  * Rejects requests that are not meant for this API, before `next` authenticates them:
  *
- * - With 421, a Host of another server, because a web page may have made its own name resolve to this machine (DNS
- *   rebinding). Open routes also accept an IP address or no Host, because probes send such requests and DNS rebinding
- *   cannot.
- * - With 403, requests that a web page of another origin caused.
- * - With 403, plain HTTP from the network other than from the proxies, because the token would be readable there. Open
- *   routes take no token, so probes may use plain HTTP.
+ * - With 421, if Host is not a name of this API: a web page may have made its own name resolve to this machine (DNS
+ *   rebinding). Open routes also accept an IP address or no Host. Probes send such requests, and DNS rebinding needs a
+ *   name.
+ * - With 403, if a web page of another origin caused the request.
+ * - With 403, if behind proxies a plain HTTP request comes neither from a proxy nor from this machine: others could
+ *   read its token. Open routes need no token, so probes may use plain HTTP.
  *
  * @param onRefused gets each rejected request
  */
@@ -89,8 +92,8 @@ export function noteClientAddress(app: FastifyInstance, behindProxy: readonly st
 }
 
 /**
- * Rejects plain HTTP from the network that does not come from a proxy, because cookies would be readable there. For an
- * app without TLS behind proxies.
+ * For an app without TLS behind proxies. Rejects plain HTTP requests that come over the network but not from a proxy:
+ * others could read their cookies.
  */
 export function requireProxy(app: FastifyInstance, behindProxy: readonly string[]): void {
   const proxies = compileIpRanges(behindProxy);
@@ -101,8 +104,9 @@ export function requireProxy(app: FastifyInstance, behindProxy: readonly string[
 }
 
 /**
- * Returns the address of a request's client. It is the one in X-Forwarded-For if the peer is a proxy of
- * `registry.behindProxy`, otherwise the peer's own. Null if a proxy sent an invalid address.
+ * Returns the address of a request's client. If the connection comes from a proxy of `registry.behindProxy`, the
+ * address is taken from X-Forwarded-For; otherwise it is that of the connection. Null if a proxy sent an invalid
+ * address.
  */
 export function clientAddressOf(request: FastifyRequest): IpAddress | null {
   return request.getDecorator<IpAddress | null>(decorator);
@@ -124,8 +128,8 @@ function isIpLiteral(name: string): boolean {
 }
 
 /**
- * Whether a page of this API sent the request, or a client that is not a browser. Browsers set these headers, and pages
- * cannot change them.
+ * True if a page of this API, or a client that is not a browser, sent the request. Browsers set these headers, and
+ * pages cannot change them.
  */
 function isFromOwnPage({ headers }: FastifyRequest, schemes: readonly string[], host: string): boolean {
   const site = headers['sec-fetch-site'];

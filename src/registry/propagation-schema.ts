@@ -11,18 +11,22 @@ export const propagationSchema = Type.Object({
     Type.Object({
       instanceId: Type.String(),
       host: Type.String(),
-      /** Time until which the gateway may still use the old record; null while the change is not in the store. */
+      /**
+       * Time until which the gateway may still use the old record. Null if this is unknown, for example while the
+       * change is not yet in the store.
+       */
       staleUntil: Type.Union([Type.Null(), moment]),
     }),
   ),
   milliseconds: Type.Integer(),
   /**
-   * False if the change is stored but not yet written to the gateways' store. It will be written as soon as possible.
+   * False if the change is in the database but not yet in the store from which gateways read. It will be written there
+   * as soon as possible.
    */
   projected: Type.Optional(Type.Literal(false)),
 });
 
-/** Adds the propagation of a change to the schema of the changed record. */
+/** Adds `propagation` (which gateways have confirmed the change) to the schema of the changed record. */
 export function withPropagation<Properties extends TProperties>({ properties }: TObject<Properties>): TObject {
   return Type.Object({ ...properties, propagation: propagationSchema });
 }

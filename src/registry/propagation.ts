@@ -16,7 +16,7 @@ export type Propagation = Static<typeof propagationSchema>;
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
 /**
- * Waits until all changes up to a revision are in the gateways' store, or until a timeout.
+ * Waits until all changes up to a revision are in the store from which gateways read, or until a timeout.
  * @returns whether they are in the store
  */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
@@ -26,7 +26,10 @@ export interface PropagationSources extends GatewaySources {
   readonly projector: {
     /** Whether all changes up to this revision are in the store. */
     hasProjected(revision: number): Promise<boolean>;
-    /** Resolves at the next published change, or at the end of the next run of the projection, even a failed one. */
+    /**
+     * Resolves when the next change is published, or when the next pass (attempt to write pending changes) ends. A
+     * failed pass counts too.
+     */
     nextPass(): Promise<void>;
   };
   readonly clock: Clock;
@@ -70,13 +73,16 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
-/** Creates the entry for gateways that may use records but are missing in the roster, for example after a restore. */
+/**
+ * Creates one entry for all gateways that may use records but are missing in the roster (the database's list of
+ * gateways), for example after a restore.
+ */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that are not in the restored database';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 
-/** Whether an entry represents all gateways that are missing in the roster. */
+/** Whether this is the entry for gateways that are missing in the roster (the database's list of gateways). */
 export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
   return instanceId === forgottenId;
 }
@@ -97,13 +103,14 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
   };
 }
 
-/** Polls the progress of one change. A query that gets no reply does not delay later queries. */
+/** Polls the progress of one change until it is complete or `stop()` is called. */
 class Watch {
   isProjected = false;
   /** The gateways of the environment at the last successful query; null before that. */
   gateways: readonly KnownGateway[] | null = null;
   /**
-   * Set while gateways outside the roster may use records. `until` is the end of that time, or null if it is unknown.
+   * Set while gateways outside the roster (the database's list of gateways) may use records. `until` is the end of that
+   * time, or null if it is unknown.
    */
   forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
@@ -125,8 +132,8 @@ class Watch {
   }
 
   /**
-   * Waits until the records are in the store, then until gateways acknowledge them. Acknowledgements before that do not
-   * cover these records.
+   * Waits until the records are in the store, and after that until gateways acknowledge them. An acknowledgement from
+   * before they were in the store does not cover them.
    */
   async untilConfirmed(): Promise<void> {
     void this.#queryGateways();
@@ -150,7 +157,8 @@ class Watch {
 
   /**
    * Repeats a query at each notification, or after a pause.
-   * @param nextNews waits for the next notification. Called before each query, so that none is missed
+   * @param nextNews waits for the next notification. Called before each query, so that a notification during the query
+   * is not missed
    */
   async #until(ask: () => Promise<boolean>, nextNews: () => Promise<unknown>): Promise<void> {
     const { timers } = this.#sources;
@@ -181,8 +189,8 @@ class Watch {
   }
 
   /**
-   * Whether waiting longer cannot help. A gateway without heartbeats stays pending until the timeout. Gateways outside
-   * the roster may be able to use records for even longer.
+   * Whether to stop waiting. True if each gateway has acknowledged the change or sends no heartbeats, and if gateways
+   * outside the roster (the list of gateways) are impossible, or stay possible beyond the timeout.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

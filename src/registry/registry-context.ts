@@ -10,15 +10,15 @@ export interface RegistryContext {
   readonly clock: Clock;
   readonly random: (size: number) => Buffer;
   /**
-   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: plain
-   * SHA-256.
+   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: lookup ids
+   * are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. Permissions of a new key may name only these. */
   readonly resources: ReadonlySet<string>;
   /** Called after each committed change. */
   readonly onChange: () => void;
-  /** Waits until the gateways have acknowledged a change, or until a timeout. */
+  /** Waits until the gateways have acknowledged (confirmed) a change, or until a timeout. */
   readonly confirm: Confirmation;
 }
 

@@ -5,7 +5,7 @@ import type { RegistryTables } from './tables.js';
 
 /**
  * Checks that the registry could start with its database. Changes nothing.
- * @throws DatabaseError if the registry could not start with the database
+ * @throws DatabaseError if the registry could not start
  */
 export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
   return checkDatabase(options, migrations);

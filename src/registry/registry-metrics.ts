@@ -23,7 +23,7 @@ export interface RegistryMetricSources extends GatewaySources {
 }
 
 /**
- * Adds metrics that show where the newest changes have arrived: in the database, in the gateways' store, at the
+ * Adds metrics that show how far the newest changes have come: to the database, to the gateways' store, or to the
  * gateways.
  */
 export function addRegistryMetrics(

@@ -1,13 +1,13 @@
 import type { Logger, Timers } from '../gateway/store-ports.js';
 
-/** Pause between two batches, so that changes run in between and wait for at most one batch. */
+/** Pause between two batches. Waiting changes run during this pause, so a change waits for at most one batch. */
 const betweenBatchesMilliseconds = 50;
 const betweenRoundsMilliseconds = 60_000;
 
 /** Dependencies of RetentionTask. */
 export interface RetentionOptions {
   readonly timers: Timers;
-  /** The name of the data, for the log. */
+  /** The plural noun for the data in log messages. */
   readonly what: string;
   /** Deletes one batch. Returns whether there may be more to delete. */
   readonly forget: () => Promise<boolean>;
@@ -16,7 +16,7 @@ export interface RetentionOptions {
   readonly logger?: Logger | undefined;
 }
 
-/** Deletes old data in batches. Starts once a minute, and pauses briefly after each batch. */
+/** Deletes old data in batches. Starts a round once a minute, and pauses briefly between its batches. */
 export class RetentionTask {
   readonly #options: RetentionOptions;
   #hasFailed = false;
@@ -63,13 +63,13 @@ export class RetentionTask {
 }
 
 /**
- * Returns a time that has certainly passed, so that a clock that is set forward by mistake does not delete young data.
- * The time starts at the newest data when the process starts, and advances on the monotonic clock. It is never ahead of
- * the clock; while it is behind, data is only kept longer.
+ * Provides a time that has certainly passed: with the clock alone, a clock that is set forward by mistake would delete
+ * young data. The time starts at that of the newest data, and advances with the monotonic clock. It is never later than
+ * the clock. If it is earlier, data is kept longer than necessary.
  */
 export class PassedTime {
   readonly #monotonic: () => number;
-  /** A time that has certainly passed (`moment`), and the monotonic time at which this was known (`at`). */
+  /** A time that had certainly passed (`moment`) when the monotonic clock showed `at`. */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
 
   /** @param monotonic a monotonic clock, in milliseconds */

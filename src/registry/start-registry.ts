@@ -24,14 +24,18 @@ import { OldUsage } from './usage/old-usage.js';
 import { UsageBatches, type UsageObserver } from './usage/usage-batches.js';
 
 /**
- * The rules that detect unusual use of keys, the webhooks that get the findings, and how many days findings are kept.
+ * The rules that detect unusual use of keys, the webhooks to which findings are sent, and how many days findings are
+ * kept.
  */
 export interface StartUnusual extends RegistryUnusual {
   readonly use: Pick<UnusualUse, 'off' | 'observe'>;
   readonly keepDays: number;
 }
 
-/** Options of a registry process. The caller closes the store after `close()`, because it opened it. */
+/**
+ * Options of a registry process. `close()` does not close the store: the caller opened the store and closes it
+ * afterwards.
+ */
 export interface StartOptions extends Omit<
   RegistryOptions,
   'database' | 'projector' | 'token' | 'access' | 'unusual' | 'console'
@@ -60,7 +64,7 @@ export interface StartOptions extends Omit<
   readonly tokenFile: string | null;
   /** `off`: the shared token is not accepted. Default: `on`. */
   readonly bootstrap?: 'on' | 'off' | undefined;
-  /** The changes that need the approval of another administrator; null, the default: no change does. */
+  /** The changes that need the approval of another administrator; null, the default: no change needs approval. */
   readonly approvals?: ApprovalRules | null | undefined;
   /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
@@ -89,17 +93,17 @@ export interface RunningRegistry {
   readonly consoleUrl: string | null;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
-  /** Call this when the store is reachable again: pending changes are then written at once. */
+  /** Call this when the store is reachable again. Pending changes are written at once, without the retry pause. */
   storeFound(): void;
-  /** Checks the certificate files now. Resolves when changed files are in use or were rejected. */
+  /** Checks the certificate files now. If they have changed, resolves after they were accepted or rejected. */
   reloadCertificate(): Promise<void>;
   /** Completes running requests, stops writing to the store, then closes the database. */
   close(): Promise<void>;
 }
 
 /**
- * How long to wait for gateways' reports of inactive records, in milliseconds. A gateway sends two heartbeats a second
- * and reconnects at least once a second, so this is enough.
+ * How long to wait for gateways' reports of inactive records, in milliseconds. This is enough: a gateway sends two
+ * heartbeats a second, and tries to reconnect at least once a second.
  */
 const reportMilliseconds = 1_500;
 /**
@@ -107,8 +111,8 @@ const reportMilliseconds = 1_500;
  */
 const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 /**
- * How long the start waits for the first comparison with the store, in milliseconds. Only a rewrite of all records
- * takes longer, if the store is reachable.
+ * How long the start waits for the first comparison with the store, in milliseconds. With a reachable store, the
+ * comparison takes longer only if it rewrites all records.
  */
 const firstPassMilliseconds = 1_000;
 
@@ -206,8 +210,8 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Compares the store before it accepts the first change: only an unchanged new database certainly knows every
-  // gateway.
+  // Compares the store with the database before the first change is accepted. A database without changes is certainly
+  // new, so no unknown gateway can have cached its records.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

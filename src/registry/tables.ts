@@ -19,8 +19,8 @@ interface MerchantRow {
   ip_allowlist: string | null;
   origin_allowlist: string | null;
   /**
-   * Revision of the change that created the merchant. Merchants are sorted by it, because several may have the same
-   * `created_at`.
+   * Revision (number) of the change that created the merchant. Lists are sorted by this column, because several
+   * merchants may have the same `created_at`.
    */
   created_revision: number;
   /** Revision of the newest change of the merchant. */
@@ -49,7 +49,7 @@ interface KeyRow {
   status_changed_at: Generated<number | null>;
 }
 
-/** A row of the outbox: a record that still has to be written to the store because of a change. */
+/** A row of the outbox: a change has been made to this record, and the record still has to be written to the store. */
 interface OutboxRow {
   revision: number;
   name: string;
@@ -62,19 +62,26 @@ interface RevisionRow {
   id: 1;
   value: number;
   /**
-   * The id of the current complete rewrite of the store. All records are rewritten if the store has another generation.
+   * The id of the current generation (a complete rewrite of the store). If the store has another generation, all
+   * records are rewritten.
    */
   generation: string;
   /**
-   * Comma-separated run ids of the Redis servers that were last compared with this database; null before the first
-   * comparison.
+   * Comma-separated run ids (`run_id`) of the Redis servers that were last found consistent with this database; null
+   * before the first comparison.
    */
   servers: Generated<string | null>;
-  /** 0 while a gateway that this database does not know may use cached records, otherwise 1. */
+  /**
+   * 0 while a gateway that is not in the table `gateways` may use cached records, otherwise 1. While it is 0, no change
+   * counts as confirmed by all gateways.
+   */
   is_open: Generated<number>;
   /** When `is_open` becomes 1; null if unknown, or if it is 1. */
   opens_at: Generated<number | null>;
-  /** Revision of the newest change that was announced to gateways in this generation. */
+  /**
+   * Revision of the newest change that was announced to gateways since the store was last rewritten (in this
+   * generation); 0 before the first.
+   */
   published_revision: Generated<number>;
   published_change: Generated<string | null>;
   /**
@@ -89,7 +96,10 @@ interface RevisionRow {
   sealed_change: Generated<string | null>;
 }
 
-/** A gateway in the roster, the list of gateways that may use cached records. A change waits for all of them. */
+/**
+ * A gateway in the roster, the list of gateways that may use cached records. A change is confirmed when all of them
+ * have acknowledged it.
+ */
 interface GatewayRow {
   instance_id: string;
   host: string;
@@ -108,7 +118,10 @@ interface GatewayRow {
   seals: Generated<number>;
 }
 
-/** A former generation of this database. A store may still have records of it, for example after it was restored. */
+/**
+ * An earlier generation (complete rewrite of the store) of this database. A store with its records, for example a
+ * restored one, still belongs to this database.
+ */
 interface FormerGenerationRow {
   generation: string;
 }
@@ -119,13 +132,16 @@ interface RestoreRow {
   found_at: number;
   /** Time of the newest event in the restored database; null if it had no events. */
   newest_at: number | null;
-  /** 1 if another source has a change that the database lacks; 0 if no such source is left. */
+  /**
+   * 1 if the store or a gateway has a change that the database lacks; 0 if neither has one, so the database may be
+   * complete.
+   */
   is_certain: number;
 }
 
 /**
- * A key or merchant that the registry deactivated after a restore, because another source has it as inactive under a
- * later revision.
+ * A key or merchant that the registry deactivated after a restore, because its record in the store or in a gateway has
+ * a later revision and fewer rights.
  */
 interface HeldBackRow {
   /** The id of the key or the merchant. */
@@ -140,7 +156,7 @@ interface HeldBackRow {
 }
 
 /**
- * The single row with the projection lease: the process that writes records to the store. Each renewal changes
+ * The single row with the lease: it names the only process that may write records to the store. Each renewal changes
  * `lease_ends_at`; 0 means that the lease was released.
  */
 interface ProjectorRow {
@@ -183,19 +199,26 @@ interface RunRow {
   /** When a checkpoint of this run (the log of one gateway process) was last appended to the checkpoint list. */
   listed_at: number;
   every_seconds: number;
-  /** The origin of the run that this run continues; null if there is none. */
+  /** The origin (id) of the run that this run continues; null if it continues no run. */
   previous_run: string | null;
-  /** The origin of the run that continues this run; null if there is none. */
+  /**
+   * The origin (id) of the run that will continue this run, as its end checkpoint announces; null if no run is
+   * announced.
+   */
   next_run: string | null;
   /**
-   * 1 if the run needs no more watching: a finding reports it as silent, or it has ended and its next run has arrived.
+   * 1 if the search for silent runs must skip this run: a finding has reported it already, or it has ended and its next
+   * run has arrived.
    */
   was_missed: Generated<number>;
 }
 
-/** An accepted checkpoint that a newer one of the same run has replaced. */
+/**
+ * An accepted checkpoint that a newer one of the same run (log of one process) has replaced. A repeated submission of
+ * it gets the same receipt.
+ */
 interface EarlierCheckpointRow {
-  /** SHA-256 of the signed text, in base64. */
+  /** SHA-256 of the text that the gateway signed, in base64. */
   digest: string;
   received_at: number;
 }

@@ -17,7 +17,7 @@ export interface Access {
   /** Further permissions that the caller needs to send certain fields of the body, by field name. */
   readonly fields?: Readonly<Record<string, Permission>>;
   /**
-   * How the route limits members to their own merchant. Omitted: members get a 404.
+   * How the route limits members (administrators of one merchant) to that merchant. Omitted: members get a 404.
    * - `id`, `keyId`: the path parameter that names the merchant or one of its keys;
    * - `list`: the handler returns only records of the caller's `merchantId`;
    * - `own`: the route concerns only the caller.
@@ -26,20 +26,27 @@ export interface Access {
   /** Whether a person in the console must have signed in again a few minutes ago, because the route shows a secret. */
   readonly isProven?: true;
   /**
-   * The kind of data that the route shows. The first read of it by an administrator in each hour is stored as an event.
+   * The kind of data that the route shows. Once an hour for each administrator and merchant, a read of this data is
+   * stored as an event.
    */
   readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Required for each route that is not open, that is, whose callers need a credential. */
+    /**
+     * What the route requires of its caller. Each route must set this, except open ones, whose callers need no
+     * credential.
+     */
     access?: Access;
   }
   interface FastifyRequest {
-    /** Set before the handler of a route that is not open. */
+    /** The authenticated caller. Null only in a route that is open (needs no credential). */
     caller: Caller | null;
-    /** Whether the caller still has the credential and the permission with which this request began. */
+    /**
+     * Whether the credential is still valid, for the same merchant and with the permission of the route. An open stream
+     * checks this repeatedly.
+     */
     isStillAllowed: () => Promise<boolean>;
   }
 }
@@ -56,8 +63,8 @@ export interface AccessOptions {
 
 /**
  * Makes an app accept only requests whose caller has the permission that their route requires. A route without a
- * declared permission prevents the start. Browsers send `authorization` to another site only after a CORS preflight,
- * which this API never allows. So no web page can act for an administrator.
+ * declared permission prevents the start. Web pages of other origins cannot act for an administrator: browsers send
+ * `authorization` to another origin only after a CORS preflight, which this API never allows.
  */
 export function requireAccess(options: AccessOptions): (app: FastifyInstance) => void {
   return (app) => {
@@ -73,8 +80,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (request.routeOptions.config.isOpen === true) return;
       request.caller = await identify(request, reply, options);
       const { is404, routeOptions } = request;
-      // Lets unknown paths and methods get their own error only after authentication, because that error reveals which
-      // paths exist.
+      // Does nothing for unknown paths and methods. They get their own error, but only after authentication, because it
+      // reveals which paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
@@ -101,7 +108,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Tokens of sign-ins get no such header: they always expire soon, and the commands renew them.
+    // Tokens of sign-ins (`session:`) get no such header: they always expire soon, and the commands renew them.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -129,7 +136,7 @@ async function isStillAllowed(request: FastifyRequest, { credentials, clock }: A
 
 /**
  * Stores the event of a failed sign-in.
- * @throws Refusal 429 beyond the limit of the source
+ * @throws Refusal 429 if the client's IP address has too many failed sign-ins
  */
 export async function recordFailure(
   after: { readonly cause: string } & Readonly<Record<string, string | null>>,
@@ -174,7 +181,8 @@ async function authorise(
 }
 
 /**
- * Requires that the caller has a permission and, if its use needs one, gave a reason. Stores an event before it throws.
+ * Requires that the caller has a permission, and gave a reason if the use of this permission requires one. Stores an
+ * event before it throws.
  * @throws Refusal 403 or 400
  */
 export async function requirePermission(
@@ -208,12 +216,18 @@ export async function requireProof(
   );
 }
 
-/** Whether the caller signed in recently enough. A bearer token counts as a sign-in with each request. */
+/**
+ * Whether the caller signed in recently enough for sensitive routes. A request with a bearer token always counts as
+ * recent: it has no session.
+ */
 export function isProvenRecently({ session }: Caller, now: number): boolean {
   return session === null || (session.provenUntil !== null && now < session.provenUntil);
 }
 
-/** Returns the merchant that a request concerns; undefined if it does not exist or the route names no merchant. */
+/**
+ * Returns the merchant that a request concerns; undefined if the merchant or key does not exist, or the route names
+ * neither.
+ */
 async function merchantIn(
   { params }: FastifyRequest,
   merchant: Access['merchant'],

@@ -11,8 +11,8 @@ import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/tr
 const windowMilliseconds = 60_000;
 const mostFailures = 20;
 /**
- * Limit of stored events per minute about failed sign-ins and refused requests, from all addresses together. An
- * attacker must not fill the database.
+ * Limit of stored events per minute about failed sign-ins and refused requests, from all addresses together. Without
+ * it, an attacker could fill the database.
  */
 const mostEvents = 600;
 const mostSources = 10_000;
@@ -64,8 +64,8 @@ export class Attempts {
   }
 
   /**
-   * Counts a sign-in that was rejected without a check of its credential: the address sends too many, or the provider
-   * is unavailable. Stores one event per address and minute with their number, so that a throttled client cannot fill
+   * Counts a sign-in that was rejected before its credential was checked, because the address sends too many or the
+   * provider is unavailable. Stores one event per address and minute with the count, because single events could fill
    * the database.
    */
   refused(code: string, author: Author): void {
@@ -73,8 +73,8 @@ export class Attempts {
   }
 
   /**
-   * Stores an event about an attempt. Beyond the limit it only counts the attempt; the next stored event contains the
-   * number of those omitted.
+   * Stores an event about an attempt. Beyond the limit, the attempt is only counted. The next stored event contains the
+   * number of omitted attempts.
    * @param attempts how many attempts the event represents
    */
   async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
@@ -109,7 +109,7 @@ export class Attempts {
     for (const counted of all) {
       const after = countedState(counted);
       const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
-      // While the database is unavailable, keeps only their total number, for the next event.
+      // While the database is unavailable, only adds up the refusals. The next stored event contains their number.
       if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
       if (isAway) this.#omitted += after.refusals;
     }

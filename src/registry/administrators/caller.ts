@@ -19,7 +19,7 @@ export interface Caller {
   readonly roles: readonly string[];
   /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
-  /** The id of another administrator who issued the token and so may know it; null if nobody else did. */
+  /** The id of the other administrator who issued the token and so may know it; null if no other administrator did. */
   readonly issuedBy: string | null;
   /** The only merchant that the caller may see, as its member; null for administrators of the platform. */
   readonly merchantId: string | null;
@@ -37,23 +37,26 @@ export interface CallerSession {
   readonly createdAt: number;
   /** When the person last signed in at the provider or with a link; null if the provider did not say. */
   readonly provenAt: number | null;
-  /** Until when that sign-in is recent enough to create keys and to fund wallets; null if `provenAt` is null. */
+  /**
+   * Until when the sign-in at `provenAt` is recent enough to create keys and to fund wallets; null if `provenAt` is
+   * null.
+   */
   readonly provenUntil: number | null;
-  /** When the session ends if it is not used. */
+  /** When the session ends if no further request uses it. */
   readonly idleEndsAt: number;
 }
 
 /** Name of the caller that uses the shared token of `registry.tokenFile`. This caller has the role `owner`. */
 export const bootstrapName = 'bootstrap';
 
-/** Why a credential was not accepted. Only events and logs contain it. */
+/** Why a credential was not accepted. Events and logs contain this, but responses do not. */
 type Rejection =
   | ('absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source')
   | ('bootstrap-off' | 'ended' | 'idle');
 
 /**
- * The result of the check of a credential. If it was rejected, `credential` has the id of the token or session, if
- * known.
+ * The result of the check of a credential: the caller, or why it was rejected. `credential` then has the id of the
+ * token or session; null if unknown.
  */
 export type Identified =
   | { readonly caller: Caller }

@@ -11,13 +11,13 @@ export interface Credentials {
    * @param source the client's IP address
    */
   identify(request: FastifyRequest, source: string, now: number): Promise<Identified>;
-  /** Stores when a person or a program last used the caller's credential. */
+  /** Stores when the caller's credential was last used. */
   noteUse(request: FastifyRequest, caller: Caller, now: number): Promise<void>;
   /** Adds headers to the response to a request whose credential was rejected. */
   onRejected(reply: FastifyReply): void;
   /**
-   * Returns the error for a rejected credential. It is equal for all invalid credentials, so it reveals nothing about
-   * them.
+   * Returns the error for a rejected credential. All invalid credentials get the same error, so it reveals nothing
+   * about them.
    */
   refusalOf(rejection: string, request: FastifyRequest): Refusal;
 }
@@ -51,9 +51,9 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether a token is in the URL, a cookie or another header, which logs and other servers read. Without an
- * authorization header, the token prefix is enough. With one, only a whole token counts, so that a search for the word
- * `mga_` passes.
+ * Whether a token is in the URL, a cookie or another header, where logs and other servers can read it. Without an
+ * authorization header, the prefix `mga_` is enough. With an authorization header, only a complete token counts, so
+ * that a search for the text `mga_` is possible.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;

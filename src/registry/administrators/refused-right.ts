@@ -1,6 +1,6 @@
 import { Refusal } from '../../rest/refusal.js';
 
-/** A refusal because the caller lacks a right, with any status. The refused request is stored as an event. */
+/** Thrown if the caller lacks a right; the response may have any status. The refused request is stored as an event. */
 export class RefusedRight extends Refusal {
   /**
    * @param needs what the caller lacks, such as a permission

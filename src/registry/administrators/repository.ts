@@ -40,7 +40,7 @@ export async function listAdministrators(
 
 /**
  * Finds an administrator by id.
- * @param what the word for the administrator in the error message
+ * @param what the noun for the administrator in the error message, such as `Member`
  * @throws Refusal
  */
 export async function findAdministrator(
@@ -91,8 +91,8 @@ export function createAdministrator(
 }
 
 /**
- * Changes an administrator. At the next request, their tokens lose the roles that were removed. If the administrator
- * was disabled, the tokens are rejected.
+ * Changes an administrator. This affects their tokens from the next request on: removed roles no longer count, and all
+ * tokens of a disabled administrator are rejected.
  * @throws Refusal if the administrator does not exist or has another version, or for roles that do not fit the merchant
  * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
@@ -124,7 +124,8 @@ export function changeAdministrator(
     const more = await guard(change, { ...proposal, rule, ...shown });
     if (isSame) return { result: before, events: more };
     const staysOwner = status === 'ACTIVE' && roles.includes('owner');
-    // Only the shared token may remove the last owner, because it can always create another one.
+    // The last owner can be removed only with the shared token of `registry.tokenFile`, which can always create another
+    // owner.
     if (
       author.administratorId !== null &&
       before.roles.includes('owner') &&
@@ -173,8 +174,9 @@ function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
 }
 
 /**
- * Returns the approval rule for a change that makes an owner, or gives an owner another identity. Returns null until
- * there have been two owners, because nobody could approve the change.
+ * Returns the approval rule for a change that makes an administrator an owner, or gives an owner another identity.
+ * Returns null (no approval) for other changes, and until there have been two owners: before that, nobody could
+ * approve.
  */
 async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
   const isOwner = (one: Shown | null): boolean =>
@@ -186,7 +188,10 @@ async function ownerRule(transaction: RegistryDatabase, before: Shown | null, af
   return isFirst ? null : 'owners';
 }
 
-/** Stores that two owners exist. From then on, each new owner may need approval, even if only one owner is left. */
+/**
+ * Stores whether two owners exist. Once they have existed, each new owner may need approval, even if only one owner is
+ * left.
+ */
 async function noteOwners(transaction: RegistryDatabase): Promise<void> {
   if ((await activeOwners(transaction)).length < 2) return;
   await transaction.updateTable('approval_settings').set({ had_second_owner: 1 }).execute();

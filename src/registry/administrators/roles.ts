@@ -17,7 +17,7 @@ export const permissions = [
 /** One permission of an administrator. */
 export type Permission = (typeof permissions)[number];
 
-/** What each administrator may do: see oneself, and list, create and revoke one's own tokens. */
+/** Permissions of every role: see one's own identity, and list, create and revoke one's own tokens. */
 const ofEverybody = ['identity:read', 'tokens:own'] as const;
 
 const reads = [
@@ -99,7 +99,7 @@ export type RoleName = keyof typeof roles;
 /** All role names, in the order of the table. */
 export const roleNames = Object.keys(roles) as RoleName[];
 
-/** Whether one of the roles grants the permission. A role that this release does not know grants nothing. */
+/** Whether one of the roles includes the permission. A role that this release does not know includes no permission. */
 export function permits(held: readonly string[], permission: Permission): boolean {
   return held.some((name) => isRole(name) && (roles[name].permissions as readonly Permission[]).includes(permission));
 }

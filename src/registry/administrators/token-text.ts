@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Prefix of every token, by which secret scanners and people recognise it. */
+/** Prefix of every token. Secret scanners and people recognise a token by it. */
 export const tokenPrefix = 'mga_';
 const secretBytes = 32;
 const checksumCharacters = 8;
@@ -13,14 +13,14 @@ export function newToken(random: (size: number) => Buffer): string {
   return text + checksumOf(text);
 }
 
-/** Whether a text is a token by its form and checksum. Says nothing about whether the token exists. */
+/** Whether a text has the form and checksum of a token. Does not check whether the token exists. */
 export function isTokenText(text: string): boolean {
   return tokenForm.test(text) && checksumOf(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
 }
 
 /**
- * Returns the SHA-256 of a token in hex, under which the database stores the token. A slow hash is not needed, because
- * nobody can guess 256 random bits.
+ * Returns the SHA-256 of a token in hex. The database stores this hash instead of the token. A slow hash is not needed,
+ * because nobody can guess 256 random bits.
  */
 export function digestOf(token: string): string {
   return createHash('sha256').update(token).digest('hex');

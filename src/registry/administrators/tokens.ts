@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** How long before a token's expiry the responses announce it, in milliseconds. */
+/** Responses announce a token's expiry during this time before it, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;
@@ -44,7 +44,7 @@ export function createToken(
   if (wrong !== -1) {
     throw Refusal.invalid([{ path: `sources[${wrong}]`, message: 'sources must be IP addresses and CIDRs' }]);
   }
-  // A token that is limited to addresses must not create one that is not.
+  // A token that is limited to certain addresses must not create a token that is valid from others.
   const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);
   if (more !== undefined) {
     const problem = { path: 'sources', message: `${more} is not among the sources of your own token` };
@@ -53,7 +53,7 @@ export function createToken(
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const administrator = await findAdministrator(transaction, owner);
     if (administrator.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
-    // A token with few roles must not create one with more.
+    // A token must not create one with more roles than it has itself.
     const isOwn = owner === caller.administratorId;
     const available = isOwn ? caller.roles : administrator.roles;
     const roles = given.roles ?? (isOwn ? caller.tokenRoles : null);
@@ -81,7 +81,7 @@ export function createToken(
   });
 }
 
-/** Revokes a token of the caller. If the caller may change administrators, it may belong to anybody. @throws Refusal */
+/** Revokes a token of the caller, or any token if the caller may change administrators. @throws Refusal */
 export function revokeToken(context: Context, author: Author, caller: Caller, id: string): Promise<AdministratorToken> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
@@ -124,7 +124,10 @@ export async function listTokens(
   return { items: rows.map(toToken), totalRecords: total };
 }
 
-/** Counts the valid tokens of active administrators that expire soon. Omits the tokens of sign-ins, which always do. */
+/**
+ * Counts the valid tokens of active administrators that expire soon. Omits tokens of sign-ins, which always expire
+ * soon.
+ */
 export async function countExpiring(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database
     .selectFrom('administrator_tokens as token')

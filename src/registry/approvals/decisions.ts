@@ -26,8 +26,8 @@ export interface Approved {
 }
 
 /**
- * Approves a request and makes its change in one transaction, if the state is still the one that the request shows.
- * Otherwise marks the request as refused.
+ * Approves a request and makes its change in one transaction. If the record has changed since the request, or the
+ * change is refused for another reason, marks the request as refused.
  * @throws Refusal
  */
 export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {
@@ -81,8 +81,8 @@ class MissingPermission extends RefusedRight {
 }
 
 /**
- * Thrown if the decision would not be a second person's: the caller made the request, or the requester issued the
- * caller's token and so may know it.
+ * Thrown if the caller may be the person who made the request: the caller made it, or the requester issued the caller's
+ * token and so may know it.
  */
 class NotIndependent extends RefusedRight {
   constructor(why: string) {
@@ -94,7 +94,8 @@ class NotIndependent extends RefusedRight {
 async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
   const { administratorId, issuedBy, roles } = caller;
   if (administratorId === null) {
-    // With one owner the shared token may approve. Otherwise nobody could approve a change of the rules.
+    // While there is only one owner, the shared token may approve, because nobody else could approve a change of the
+    // rules.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent(
         'the shared token identifies no person, so it may approve only while there is exactly one owner',
@@ -119,7 +120,7 @@ async function requireActiveRequester({ transaction }: Change, row: ApprovalRow)
   throw new Refusal(409, `${row.requester} is disabled or lost the permission since the request`);
 }
 
-/** Makes the change of a request. Returns the id of what the change created; null if it created nothing. */
+/** Makes the requested change. Returns the id of the record that it created; null if it created no record. */
 async function carryOut(
   context: RegistryContext,
   author: Author,

@@ -12,8 +12,8 @@ import type { Approval } from './schema.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 /**
- * Stores a request to fund a wallet. The registry does not check the amount or the wallet: the services do, when the
- * money moves.
+ * Stores a request to fund a wallet. The registry checks neither the amount nor the wallet; the services check both
+ * when the money moves.
  * @throws Refusal for the shared token
  */
 export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
@@ -28,7 +28,10 @@ export function requestFunding(context: Context, author: Author, funding: Fundin
   return fileRequest(context, author, proposalOf(funding), funding);
 }
 
-/** Approves a funding. The requester then sends it to the services, which move money once per reference. */
+/**
+ * Approves a funding. After that, the requester sends it to the services, which move money only once for each
+ * reference.
+ */
 export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
   return makeUnpublishedChange(context, author, async (change) => ({
     result: null,

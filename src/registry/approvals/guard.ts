@@ -6,15 +6,16 @@ import type { FundingLimits } from '../../rest/services-token.js';
 
 /** Which changes need the approval of another administrator (`registry.approvals`). */
 export interface ApprovalRules {
-  /** Whether it needs approval that a merchant goes live. */
+  /** Whether a change by which a merchant goes live needs approval. */
   readonly goLive: boolean;
   /**
-   * Whether it needs approval that an administrator becomes an owner, or that an owner gets another OpenID identity.
+   * Whether a change by which an administrator becomes an owner, or an owner gets another OpenID identity, needs
+   * approval.
    */
   readonly owners: boolean;
   /** Whether a change of these rules needs approval. */
   readonly changes: boolean;
-  /** The amounts above which funding a wallet needs approval; null: no amount does. */
+  /** The amounts above which funding a wallet needs approval; null: no amount needs approval. */
   readonly fundingAbove: FundingLimits | null;
 }
 
@@ -41,8 +42,7 @@ export interface Proposal {
   readonly rule: 'goLive' | 'owners' | 'changes' | null;
   readonly merchantId: string;
   /**
-   * The id of the changed merchant, administrator or wallet; null for one that is created, and for a change of the
-   * rules.
+   * The id of the changed merchant, administrator or wallet. Null if the change creates a record, or changes the rules.
    */
   readonly subject: string | null;
   readonly before: object | null;
@@ -63,7 +63,7 @@ export class ApprovalNeeded extends Error {
   }
 }
 
-/** Permits a change if the rules in force require no approval for it. */
+/** Permits a change unless the approval rules that apply now require approval for it. */
 export const byRules: Guard = async ({ transaction }, proposal) => {
   if (proposal.rule !== null && (await rulesIn(transaction))[proposal.rule]) throw new ApprovalNeeded(proposal);
   return [];
@@ -72,7 +72,7 @@ export const byRules: Guard = async ({ transaction }, proposal) => {
 /** Permits every change: for the registry's own changes, which no administrator requests. */
 export const unguarded: Guard = () => Promise.resolve([]);
 
-/** Returns the rules in force. */
+/** Returns the approval rules that apply now. */
 export async function rulesIn(database: RegistryDatabase): Promise<ApprovalRules> {
   const row = await database.selectFrom('approval_settings').select('rules').executeTakeFirst();
   return { ...noRules, ...(JSON.parse(row?.rules ?? '{}') as Partial<ApprovalRules>) };

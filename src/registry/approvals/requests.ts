@@ -19,11 +19,12 @@ export type ApprovalRow = Selectable<RegistryTables['approvals']>;
 const hourMilliseconds = 60 * 60 * 1000;
 /** How long a request may wait for approval, and how long after approval a wallet may be funded. */
 export const lifetimeMilliseconds = 24 * hourMilliseconds;
-/** Limit of one administrator's requests that wait. */
+/** Limit of one administrator's requests that wait for approval. */
 const mostWaiting = 100;
 
 /**
- * Makes a change. If the rules in force require the approval of another administrator, stores it as a request instead.
+ * Makes a change. If the approval rules require another administrator to approve it, stores the change as a request
+ * instead.
  * @param input the body of the request, with which the change is made once it is approved
  * @param act makes the change and calls the guard in its transaction
  * @throws Refusal 409 `approval_required` if the change now waits for approval
@@ -58,7 +59,8 @@ export async function changeOrRequest<Result>(
 }
 
 /**
- * Stores a request with its event. Returns the existing one if an equal request of this administrator waits.
+ * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
+ * one.
  * @throws Refusal
  */
 export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
@@ -95,7 +97,7 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
   });
 }
 
-/** Returns the requests that wait and have not expired, of one administrator or of the registry (null). */
+/** Returns the requests of one administrator that wait and have not expired. Null: the registry's own requests. */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
   return database
     .selectFrom('approvals')

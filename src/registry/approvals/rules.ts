@@ -26,9 +26,9 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 }
 
 /**
- * Puts the configured approval rules into force at the start. If the rules in force require approval for that, they
- * stay, and the change waits as a request of the registry. The registry's waiting requests for other rules are
- * rejected.
+ * Applies the configured approval rules when the registry starts. If the stored rules require approval for this change,
+ * they stay in force, and the change is stored as a request of the registry. Rejects the registry's waiting requests
+ * for other rules.
  */
 export async function applyConfiguredRules(
   context: Context,

@@ -6,8 +6,8 @@ const textOrNull = Type.Union([Type.Null(), Type.String()]);
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
 /**
- * The states of a request for approval. REFUSED: approved, but the change failed. EXPIRED is never stored: it follows
- * from `expires_at`.
+ * The states of a request for approval. REFUSED: approved, but the change failed. EXPIRED is never stored: a request
+ * with WAITING whose `expires_at` has passed is shown as EXPIRED.
  */
 export const approvalStatuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'] as const;
 

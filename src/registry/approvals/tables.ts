@@ -1,4 +1,4 @@
-/** A change that waits for the decision of another administrator, or was decided. */
+/** A requested change that another administrator has to approve. It stays stored after the decision. */
 interface ApprovalRow {
   id: string;
   /** The kind of change, such as `merchant.change`. */
@@ -9,8 +9,7 @@ interface ApprovalRow {
    */
   merchant_id: string;
   /**
-   * The id of the changed merchant, administrator or wallet; null for one that is created, and for a change of the
-   * rules.
+   * The id of the changed merchant, administrator or wallet. Null if the change creates a record, or changes the rules.
    */
   subject: string | null;
   /** The body of the request that asked for the change, as JSON. */
@@ -18,14 +17,17 @@ interface ApprovalRow {
   /** The states before and after the change, as JSON, as the approver sees them. `before` is null for a new record. */
   before: string | null;
   after: string;
-  /** The administrator that made the request; null for the registry itself. */
+  /** The administrator that made the request; null if the registry itself made it. */
   requested_by: string | null;
   requester: string;
   reason: string | null;
   requested_at: number;
   expires_at: number;
   status: 'WAITING' | 'APPROVED' | 'REJECTED' | 'REFUSED';
-  /** The administrator that decided; null if nobody has decided, or the decider used the shared token. */
+  /**
+   * The administrator that decided. Null before the decision, and if the decision was made by the registry or with the
+   * shared token.
+   */
   decided_by: string | null;
   decider: string | null;
   decided_at: number | null;
@@ -33,12 +35,12 @@ interface ApprovalRow {
   decision: string | null;
 }
 
-/** The single row with the rules in force. */
+/** The single row with the approval rules that apply now. */
 interface ApprovalSettingsRow {
   id: 1;
   /** Which changes need approval, as JSON. */
   rules: string;
-  /** 1 once there have been two active owners. From then on a new owner may need approval. */
+  /** 1 once there have been two active owners at the same time. From then on, a new owner may need approval. */
   had_second_owner: number;
 }
 

@@ -5,16 +5,16 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * How long replaced checkpoints stay stored, because a gateway may submit one again. Messages wait in Redis for
- * minutes. Submissions without a reply wait in a file until the gateway's next start.
+ * How long replaced checkpoints are kept. A gateway submits a checkpoint again if it got no reply: after minutes (the
+ * message waits in Redis) or at its next start (it waits in a file).
  */
 const retentionMilliseconds = 7 * 86_400_000;
 
 type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
 
 /**
- * Returns when a checkpoint with this text was accepted, even if a newer one of its run (log of one process) replaced
- * it. Null if it was never accepted, or was replaced more than a week ago.
+ * Returns the time at which the registry accepted the checkpoint with this text. For a week, also finds a checkpoint
+ * that a newer one of its run (log of one process) has replaced. Otherwise null.
  */
 export async function acceptedAt(
   transaction: RegistryDatabase,
@@ -27,7 +27,10 @@ export async function acceptedAt(
   return (await earlier.where('digest', '=', digestOf(text)).executeTakeFirst())?.received_at ?? null;
 }
 
-/** Stores an accepted checkpoint among the replaced ones. Call this before a newer one of its run replaces it. */
+/**
+ * Stores an accepted checkpoint among the replaced ones. Call this before storing a newer one of its run (log of one
+ * process).
+ */
 export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
   const row = { digest: digestOf(parseNote(note).text), received_at };
   await transaction

@@ -72,7 +72,10 @@ export interface SilenceOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** Receives the checkpoints. While it is interrupted, no run counts as silent. */
+  /**
+   * Receives the checkpoints. While this inbox cannot receive, no run (log of one process) counts as silent, because
+   * missing checkpoints prove nothing.
+   */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
 }
@@ -80,14 +83,15 @@ export interface SilenceOptions {
 const scanMilliseconds = 5_000;
 const silentIntervals = 3;
 /**
- * The least time after which a run without checkpoints counts as silent. Gateways need it to reconnect to Redis and to
- * repeat submissions that got no reply.
+ * The least time after which a run (log of one process) without checkpoints counts as silent. Gateways need this time
+ * to reconnect to Redis and to repeat submissions that got no reply.
  */
 const leastSilentMilliseconds = 15_000;
 
 /**
- * Reports silent runs: no checkpoint arrived for three intervals, and no other run continues the log. After an end
- * checkpoint, a run counts as silent only if that checkpoint names a next run, because then the next run is missing.
+ * Reports silent runs (logs of one process): no checkpoint arrived for three intervals, and no other run continues the
+ * log. After an end checkpoint, a run counts as silent if that checkpoint announces a next run: the next run is then
+ * missing. Without an announcement, the run has simply ended.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;
@@ -144,7 +148,8 @@ export class SilentRuns {
           ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
           : `the run ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
-        // Does nothing if another registry has reported the run, or a checkpoint has arrived since the query.
+        // Updates no row if another registry has reported the run, or a checkpoint of it has arrived since the query.
+        // Then the run is not reported.
         const { numUpdatedRows } = await transaction
           .updateTable('runs')
           .set({ was_missed: 1 })

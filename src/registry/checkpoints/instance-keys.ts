@@ -20,7 +20,7 @@ import type { InstanceKey } from './schema.js';
  */
 export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
 
-/** Compares a key with the keys that are pinned for its instance name. */
+/** Compares a key with the keys that are pinned (stored as valid) for its instance name. */
 export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
   const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
   const own = pinned.find(({ public_key }) => public_key === keyText(key));
@@ -29,8 +29,8 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
 }
 
 /**
- * Pins the first key of an instance name and stores the event. The key counts at once, but as unconfirmed until an
- * administrator confirms it. Call this in a transaction.
+ * Pins the first key of an instance name and stores the event. The key is valid at once. It is listed as unconfirmed
+ * until an administrator confirms it. Call this in a transaction.
  */
 export async function pinFirst(
   database: RegistryDatabase,
@@ -69,8 +69,8 @@ interface KeyChange {
 }
 
 /**
- * Pins a further key for an instance name, so that a gateway can get a new key. The key counts as confirmed. If it is
- * pinned already, only confirms it.
+ * Pins a key for an instance name, because a gateway may need a new one. The key counts as confirmed. If it is already
+ * pinned, it is confirmed and otherwise unchanged.
  */
 export async function pinKey(
   database: RegistryDatabase,
@@ -91,7 +91,9 @@ export async function pinKey(
   });
 }
 
-/** Confirms that a key that was pinned on first use belongs to the gateway of that name. */
+/**
+ * Confirms that a key belongs to the gateway of its instance name. The registry pins the first key of a name unchecked.
+ */
 export function confirmKey(database: RegistryDatabase, text: string, { author, now }: KeyChange): Promise<InstanceKey> {
   return changed(database, 'instance-key.confirmed', { author, now }, (transaction) =>
     update(transaction, text, ({ confirmed_at }) =>
@@ -100,7 +102,7 @@ export function confirmKey(database: RegistryDatabase, text: string, { author, n
   );
 }
 
-/** Sets the end of a key's validity. Checkpoints with this key that arrive later are rejected. */
+/** Sets the end of a key's validity. The registry rejects checkpoints with this key that arrive after that time. */
 export function endKey(
   database: RegistryDatabase,
   text: string,

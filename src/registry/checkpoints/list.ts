@@ -5,13 +5,16 @@ import type { RegistryDatabase } from '../registry-database.js';
 
 /**
  * Locks the list of checkpoints until the end of the transaction. Otherwise two concurrent submissions could both pass
- * the checks, from one gateway process or from two that both claim to continue a log.
+ * checks that only one may pass, for example if two gateway processes claim to continue the same log.
  */
 export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();
 }
 
-/** Appends a checkpoint to the list and its Merkle tree. Call this in the transaction that stores the checkpoint. */
+/**
+ * Appends a checkpoint (signed state of an access log) to the list and its Merkle tree. Call this in the transaction
+ * that stores the checkpoint.
+ */
 export async function appendToList(transaction: RegistryDatabase, receivedAt: number, note: string): Promise<void> {
   const tree = await transaction
     .updateTable('checkpoint_tree')

@@ -48,11 +48,11 @@ export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment)
 
 /** The newest checkpoint of a run (the part of an access log that one process wrote), or an entry of the list. */
 export const checkpointSchema = Type.Object({
-  /** Index in the list of checkpoints, from 0; null in a response with the newest checkpoint of each run. */
+  /** Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run. */
   index: Type.Union([Type.Integer(), Type.Null()]),
   /**
-   * When the registry received the checkpoint, in milliseconds since 1970. Each leaf of the list's Merkle tree covers
-   * this number and the note.
+   * When the registry received the checkpoint, in milliseconds since 1970. A leaf of the list's Merkle tree is the hash
+   * of this number and `note`.
    */
   receivedAt: Type.Integer(),
   /** The signed checkpoint with the registry's receipt. */

@@ -23,7 +23,7 @@ import { appendToList, lockList, signedHead } from './list.js';
 const submissionSchema = Type.Object({
   /** Public key of the instance that wrote the log. */
   key: Type.String({ maxLength: 512 }),
-  /** Interval between two checkpoints. */
+  /** Interval between two checkpoints of the gateway. */
   everySeconds: Type.Integer({ minimum: 1, maximum: 86_400 }),
   /** The checkpoint and its consistency proof in c2sp.org/tlog-witness format. */
   submission: Type.String(),
@@ -66,10 +66,10 @@ export interface WitnessOptions {
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
 const clockToleranceMilliseconds = 60_000;
-/** Minimum interval of periodic checkpoints of a run in the list. Each start and end is listed. */
+/** Minimum interval of periodic checkpoints of one process in the list. Starts and ends are always listed. */
 const listMilliseconds = 600_000;
 
-/** Thrown to reject a submission and roll its transaction back. The finding is stored after the rollback. */
+/** Thrown to reject a submission and roll its transaction back. `finding` is stored after the rollback. */
 class Refused extends Error {
   constructor(
     readonly status: Exclude<WitnessVerdict['status'], 200>,
@@ -80,9 +80,7 @@ class Refused extends Error {
   }
 }
 
-/**
- * Signs a receipt for a gateway's checkpoint if a pinned key signed it and its log only grew since the previous one.
- */
+/** Signs a receipt for a checkpoint if a pinned key signed it and its log kept all lines of the previous checkpoint. */
 export class Witness {
   readonly #options: WitnessOptions;
 
@@ -160,7 +158,7 @@ export class Witness {
           .insertInto('runs')
           .values({ ...row, began_at: now, previous_run: previousRun })
           .execute();
-        // This run continues the previous run, which has ended, so that one must not be reported as silent.
+        // This run continues the previous run. Marks the previous run, so that it is not reported as silent.
         const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
         if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
       } else {
@@ -181,8 +179,8 @@ export class Witness {
   }
 
   /**
-   * Pins the first key of an instance name without a check: only authenticated gateways can send messages here. An
-   * administrator should confirm the key.
+   * Pins the first key of an instance name unchecked: only authenticated gateways can send messages here. An
+   * administrator should confirm the key. Later keys must be pinned already.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
@@ -280,7 +278,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
       `the newest known checkpoint of the run covers ${known.size} lines`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
-  // An attacker could replay an earlier checkpoint to make the run of a killed process seem alive.
+  // Otherwise an attacker could replay an earlier checkpoint to make a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
     throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');

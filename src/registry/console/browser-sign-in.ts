@@ -17,15 +17,15 @@ const longestSeconds = 10 * 60;
 /** Limits of the sign-ins that are waiting at the provider: from one IP address, and in all. */
 const mostOfSource = 50;
 const mostPending = 10_000;
-/** How far the provider's clock may be behind, in milliseconds. */
+/** How far the provider's clock may be behind this one, in milliseconds. */
 const skewMilliseconds = 60_000;
 
 /** Why no session was opened. The redirect to the page contains this word, and the page explains it. */
 type Failure = 'denied' | 'failed' | 'unavailable' | 'too-many' | 'no-provider' | 'not-proven';
 
 /**
- * The secrets of a sign-in, which the registry needs when the person returns from the provider. The database stores
- * them encrypted.
+ * The secrets of a sign-in. The registry needs them when the person returns from the provider. The database stores them
+ * encrypted.
  */
 const kept = Type.Object({
   ...{ state: Type.String(), nonce: Type.String(), verifier: Type.String() },
@@ -51,8 +51,8 @@ const startQuery = Type.Object({
 
 /**
  * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser there, and the provider sends it back
- * to `/console/sign-in/callback`. A cookie binds the sign-in to this browser for ten minutes and one use. Otherwise an
- * attacker could make a victim finish the attacker's own sign-in.
+ * to `/console/sign-in/callback`. A cookie binds the sign-in to this browser, for ten minutes and for one use. Without
+ * it, a victim's browser could complete a sign-in that an attacker began, and would get the attacker's session.
  */
 export function addBrowserSignIn(app: FastifyInstance, options: SignInOptions): void {
   const { provider } = options;
@@ -175,8 +175,8 @@ class BrowserSignIn {
   }
 
   /**
-   * Deletes and returns the stored sign-in to which the browser's cookie belongs, so that it works once. Null without
-   * one.
+   * Returns the stored sign-in to which the browser's cookie belongs, and deletes it, so that it works once. Null if
+   * the cookie belongs to no sign-in.
    */
   async #take(request: FastifyRequest) {
     const { context, seal } = this.#options;

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 
 /**
- * The cookie of a session. Browsers accept the prefix `__Host-` only with Secure, Path=/ and without Domain. So no
- * other host of the domain can set this cookie.
+ * The cookie of a session. Browsers accept a cookie with the prefix `__Host-` only with Secure and Path=/, and without
+ * Domain. So no other host of the domain can set this cookie.
  */
 export const sessionCookie = '__Host-console';
 /** The cookie of a sign-in that is waiting at the OpenID provider. */
@@ -22,7 +22,10 @@ export function secretIn({ headers }: FastifyRequest, name: string): { readonly 
   return others.length === 0 && secretForm.test(secret) ? { secret } : 'malformed';
 }
 
-/** Returns the header that sets a session cookie. Without Max-Age, the browser keeps it until it is closed. */
+/**
+ * Returns the header that sets a session cookie. It has no Max-Age, so the browser deletes the cookie when it is
+ * closed.
+ */
 export function setSession(secret: string): string {
   return `${sessionCookie}=${secret}; Path=/; Secure; HttpOnly; SameSite=Strict`;
 }

@@ -24,7 +24,8 @@ export interface MerchantApi {
 /** The address, files and TLS of the console. */
 export interface ConsoleSettings {
   /**
-   * Returns the only origin of the console, such as `https://console.example.com`. Call it once the console listens.
+   * Returns the only origin of the console, such as `https://console.example.com`. Call this only after the console has
+   * begun to listen, because the default contains the port.
    */
   readonly origin: () => string;
   /** The directory with `index.html` and `assets`. */

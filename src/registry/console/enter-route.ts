@@ -11,8 +11,9 @@ import { enterBody } from './schema.js';
 import { browserOf, sessionIdOf } from './sessions.js';
 
 /**
- * Adds the route that exchanges the token of a one-time link for a session cookie. The body contains the token, because
- * paths appear in logs. The route is a POST, because mail scanners and previews use links up with GET requests.
+ * Adds the route that exchanges the token of a one-time link for a session cookie. The token is in the body, because
+ * paths appear in logs. The method is POST: mail scanners and link previews send GET requests, which would use the link
+ * up.
  */
 export function addEnterRoute(app: RestApp, context: RegistryContext, attempts: Attempts): void {
   app.post(

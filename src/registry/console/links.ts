@@ -88,7 +88,8 @@ function issueLink(
         ...{ id, digest: digestOf(secret), administrator_id: administratorId },
         ...{ roles: isOwn ? textOf(caller.tokenRoles) : null, sources: textOf(caller.sources) },
         issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
-        // A sign-in of a command renews its tokens every few minutes, so the session must not end with one of them.
+        // The token of a command-line sign-in is not stored: it is replaced every few minutes, and the session would
+        // end with it.
         token_id: caller.proof.startsWith('token:') ? caller.tokenId : null,
         ...{ created_at: now, expires_at: expiresAt, used_at: null },
       })
@@ -104,8 +105,8 @@ function issueLink(
 
 /** Returns the administrator whom a link would sign in. @throws Refusal if the caller may not create that link */
 async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
-  // A link proves the person's identity. With an open browser, anybody could create one and so renew that proof
-  // forever.
+  // A link counts as a recent proof of identity. If a session could create one for itself, anybody at an open browser
+  // could renew that proof forever.
   if (id === caller.administratorId && caller.session !== null) {
     throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
   }
@@ -116,7 +117,10 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   return owner;
 }
 
-/** Returns the id of the administrator with this name or id. Only callers who may change administrators find others. */
+/**
+ * Returns the id of the administrator with this name or id. Finds an administrator other than the caller only if the
+ * caller may change administrators.
+ */
 async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: string): Promise<string> {
   const found = await transaction
     .selectFrom('administrators')
@@ -131,7 +135,7 @@ async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: strin
   return found.id;
 }
 
-/** Returns the id of the caller. The shared token belongs to nobody, so its default is the only owner. */
+/** Returns the id of the caller. The shared token belongs to no administrator; for it, returns the only owner. */
 async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
   if (administratorId !== null) return administratorId;
   const [first, ...others] = await activeOwners(transaction);

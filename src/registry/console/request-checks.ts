@@ -37,9 +37,9 @@ export function addSecurityHeaders(app: FastifyInstance): void {
 const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 /**
- * Returns a refusal if no page of the console sent a request to the console's API; null if one did. The cookie is not
- * enough: browsers also send a Strict cookie with requests from another port of the host. Pages cannot change `origin`
- * and `sec-fetch-site`.
+ * Returns a refusal if a request to the console's API was not sent by a page of the console; otherwise null. The cookie
+ * does not show this: browsers also send a Strict cookie with requests from another port of the host. Pages cannot
+ * change `origin` and `sec-fetch-site`.
  */
 function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
   const { 'sec-fetch-site': site = 'same-origin' } = others;
@@ -52,7 +52,7 @@ function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequ
 /** Called for each refused request. */
 export type OnRefused = (request: FastifyRequest, refusal: Refusal) => void;
 
-/** Rejects requests whose Host is not the host of the console with 421, which prevents DNS rebinding. */
+/** Rejects a request with 421 if its Host is not the host of the console. This prevents DNS rebinding. */
 export function requireConsoleHost(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const [host, ...more] = hostsIn(request);

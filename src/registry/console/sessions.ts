@@ -19,17 +19,17 @@ export const idleMilliseconds = 30 * minute;
 /** How long a session lasts at most, in milliseconds. */
 const longestMilliseconds = 8 * 60 * minute;
 /**
- * How long a sign-in counts as a recent proof of identity. A link allows more time, because people set the console up
- * with it.
+ * How long a sign-in counts as a recent proof of identity. With a one-time link it counts longer, because people first
+ * set the console up after it.
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** How long an ended session stays stored, so that a later use of its cookie can be recognised. */
+/** How long an ended session stays stored. During this time, a use of its cookie is recognised. */
 const keptMilliseconds = 24 * 60 * minute;
 const secretBytes = 32;
 const longestBrowser = 200;
 
-/** The data that a new session gets from the link or from the provider. */
+/** The data that a new session gets from the one-time link or from the OpenID provider. */
 export type NewSession = Pick<
   ConsoleSessionRow,
   'administrator_id' | 'roles' | 'sources' | 'issued_by' | 'token_id' | 'proven_at' | 'proven_by'
@@ -40,14 +40,17 @@ export function newSecret(random: RegistryContext['random']): string {
   return random(secretBytes).toString('base64url');
 }
 
-/** The client that opens a session. `replaces` is the browser's previous session, which then ends; null without one. */
+/**
+ * The client that opens a session. `replaces` is the browser's previous session, which the new one ends; null if there
+ * is none.
+ */
 export interface Opening {
   readonly source: string;
   readonly browser: string;
   readonly replaces: string | null;
 }
 
-/** Returns the id of the session to which a cookie belongs; null if there is none. */
+/** Returns the id of the session to which a cookie belongs; null if no session has this cookie. */
 export async function sessionIdOf(
   database: RegistryDatabase,
   found: ReturnType<typeof secretIn>,
@@ -58,8 +61,8 @@ export async function sessionIdOf(
 }
 
 /**
- * Stores a new session, in a transaction. It never reuses one: an attacker may have put a session cookie into the
- * browser before the sign-in.
+ * Stores a new session, in a transaction. Never reuses the browser's session: an attacker may have put that session's
+ * cookie into the browser before the sign-in.
  * @returns the secret, which only the cookie contains, and the id
  */
 export async function openSession(
@@ -94,13 +97,14 @@ export function browserOf({ headers }: FastifyRequest): string {
   return (headers['user-agent'] ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, longestBrowser);
 }
 
-/** Returns when a session ends if it is not used any more, in milliseconds since 1970. */
+/** Returns when a session ends if no further request uses it, in milliseconds since 1970. */
 function idleEndOf({ last_seen_at, expires_at }: Pick<Row, 'last_seen_at' | 'expires_at'>): number {
   return Math.min(last_seen_at + idleMilliseconds, expires_at);
 }
 
 /**
- * Returns the credentials of the console: a session cookie. It rejects bearer tokens, so that no page has to store one.
+ * Returns how callers of the console authenticate: with a session cookie. Bearer tokens are rejected, so that no page
+ * stores a token.
  */
 export function sessionCredentials(database: RegistryDatabase): Credentials {
   return {
@@ -123,7 +127,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
   };
 }
 
-/** A session with the columns of its administrator and its token that decide whether it is valid. */
+/** A session, with those columns of its administrator and of its token that determine whether the session is valid. */
 interface Stored extends Row {
   readonly owner_name: string;
   readonly status: string;
@@ -182,9 +186,9 @@ function rejected(
 }
 
 /**
- * Stores that a person uses a session, at most once a minute. Requests that a page sends by itself have the header
- * `x-unattended` and do not reach this function. A failed write rejects no request: during a failover the database may
- * be read-only.
+ * Stores that a person uses a session, at most once a minute. The caller skips this for requests that a page sends by
+ * itself (`x-unattended`), so these do not keep the session alive. A failed write is ignored: during a failover the
+ * database may be read-only.
  */
 async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {
   if (session === null || session.idleEndsAt - idleMilliseconds > now - betweenNotesMilliseconds) return;

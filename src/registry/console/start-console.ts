@@ -19,7 +19,8 @@ export interface ConsoleStart {
   /** The origin by which browsers address the console; null: the address of the listener. */
   readonly origin: string | null;
   /**
-   * Returns the addresses at which merchants reach the gateways. `dev` knows them only after the console has started.
+   * Returns the addresses at which merchants reach the gateways. It is a function, because the command `dev` knows them
+   * only after the console has started.
    */
   readonly merchantApi: () => MerchantApi;
 }
@@ -28,8 +29,8 @@ export interface ConsoleStart {
 const directory = fileURLToPath(new URL('../../console', import.meta.url));
 
 /**
- * The settings of a console that does not listen yet. Without a configured origin, `listenConsole` sets it once the
- * port is known.
+ * The settings of a console that does not listen yet. If no origin is configured, `listenConsole` sets it when the port
+ * is known.
  */
 interface OpenedConsole extends ConsoleSettings {
   readonly setOrigin: (origin: string) => void;

@@ -6,13 +6,13 @@ interface Grant {
   administrator_id: string;
   /** The roles to which the session is limited, as a JSON list; null: all roles of the administrator. */
   roles: string | null;
-  /** The addresses and CIDRs from which it is valid, as a JSON list; null for all. */
+  /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null for all. */
   sources: string | null;
-  /** The other administrator who created the link, and so may know it; null if nobody else did. */
+  /** The other administrator who created the link, and so may know it; null if no other administrator did. */
   issued_by: string | null;
   /**
-   * The token with which the link was created. The session ends when that token expires or is revoked. Null without
-   * such a token.
+   * The token with which the link was created. The session ends when that token expires or is revoked. Null if the link
+   * was created without such a token.
    */
   token_id: string | null;
   created_at: number;
@@ -32,7 +32,7 @@ export interface ConsoleSessionRow extends Grant {
   ended_at: number | null;
 }
 
-/** A link that signs in once whom it was created for. */
+/** A link that signs its administrator in once. */
 interface ConsoleLinkRow extends Grant {
   used_at: number | null;
 }

@@ -6,12 +6,12 @@ export interface Author {
   readonly administratorId: string | null;
   /** The credential that proved the identity: `bootstrap`, `token:ID`, `session:ID` or `registry`. */
   readonly proof: string;
-  /** The unverified name that the client of the shared token claimed in `x-actor`; null without one. */
+  /** The unverified name that a client with the shared token sent in `x-actor`; null if it sent no name. */
   readonly claimed: string | null;
   /** IP address of the client; null for the registry itself. */
   readonly source: string | null;
   readonly requestId: string | null;
-  /** The reason that the client gave in `x-reason`; null without one. */
+  /** The reason that the client sent in `x-reason`; null if it sent no reason. */
   readonly reason: string | null;
 }
 

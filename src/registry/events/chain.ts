@@ -48,7 +48,10 @@ function eventContent(row: EventRow): string {
 /** The state of the hash chain of events. */
 export interface ChainState {
   readonly head: ChainHead;
-  /** The end of the pruned range, from which the chain now begins; position 0 if nothing was pruned. */
+  /**
+   * The last position that was pruned (deleted after its retention period). The chain now begins after it; 0 if nothing
+   * was pruned.
+   */
   readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
   /** Number of stored events that should be in the chain but are not, and the lowest sequence number of them. */
   readonly unchained: { readonly count: number; readonly firstSeq: number | null };
@@ -62,8 +65,9 @@ export interface ChainState {
 export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
-  // Events of former releases precede the chain, have no `proof`, and have a sequence number of at least 1.
-  // `unchained_seq` alone is no evidence, because a user of the database can change it.
+  // Events without a position are legitimate only if an earlier release stored them: they precede the chain, have no
+  // `proof`, and have a sequence number of at least 1. `unchained_seq` alone proves nothing, because a user of the
+  // database can change it.
   const firstChained = await database
     .selectFrom('event_chain')
     .select((it) => it.fn.min<number | null>('seq').as('seq'))
@@ -130,8 +134,8 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
 }
 
 /**
- * Deletes old events, and the part of the chain up to the last of them. Keeps the hash and a signature of the end of
- * that part, so that the rest of the chain can be verified. Events in that part that are kept can no longer be
+ * Deletes old events and their positions in the chain. Stores the hash at the last deleted position and a signature of
+ * it, with which the rest of the chain can be verified. An event before that position that is kept can no longer be
  * verified.
  */
 export async function pruneEvents(
@@ -171,7 +175,7 @@ export async function pruneEvents(
 }
 
 /**
- * Stores the signed end of the chain, unless it is stored already.
+ * Signs the end of the chain and stores the signature, unless it is stored already.
  * @returns the note; null if nothing was added since the last one
  */
 export async function storeCheckpoint(

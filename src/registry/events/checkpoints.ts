@@ -15,8 +15,9 @@ export interface EventCheckpointsOptions {
 const everyMilliseconds = 60_000;
 
 /**
- * Signs the end of the event chain once a minute if there are new events, and logs the signature. An attacker with
- * write access to the database cannot forge a signature, and the log keeps a copy outside the database.
+ * Signs the end of the event chain once a minute if there are new events, and logs the signature. Without the key, an
+ * attacker with write access to the database cannot forge a signature. The log keeps a copy that this attacker cannot
+ * delete.
  */
 export class EventCheckpoints {
   readonly #options: EventCheckpointsOptions;

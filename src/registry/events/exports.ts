@@ -10,12 +10,12 @@ import { type EventFilter, eventFilterOf, eventsMatching, type GivenFilter } fro
 import { recordEvents, toEvent } from './repository.js';
 import { type EventExportPage, exportedSchema } from './schema.js';
 
-/** Rows per query, which bound the memory: the states in one row can have 600 KiB. */
+/** Rows per query. They limit the memory: the two states (`before` and `after`) in one row can have 600 KiB. */
 const readAtOnce = 100;
 
 /**
- * Begins an export by storing its own event, which is the last event that it contains. A lock makes writers store
- * events one after another, so no event with a lower sequence number can appear later.
+ * Begins an export by storing an event about it, which is the last event that the export contains. A lock makes writers
+ * store events one after another. So no event with a lower sequence number can appear later.
  * @returns the sequence number of that event
  */
 export async function beginExport(
@@ -27,7 +27,7 @@ export async function beginExport(
   // Rejects an invalid filter before the export's event is stored.
   eventFilterOf(given);
   const seq = await database.transaction().execute(async (transaction) => {
-    // A registry of the previous release locks only the revision when it stores an event, so this must lock it too.
+    // Locks the revision, because a registry of the previous release locks nothing else when it stores an event.
     const revision = await lockRevision(transaction);
     const event = { action: 'events.exported', merchantId: '', keyId: null, before: null } as const;
     const events = [{ ...event, after: { filter: given, after } }];
@@ -37,8 +37,8 @@ export async function beginExport(
 }
 
 /**
- * Reads one page of an export, oldest first. Only its creator may read it, with the filter that its event names. So the
- * trail shows exactly which events were exported.
+ * Reads one page of an export, oldest first. Only its creator may read it. The filter is the one in the event of the
+ * export, so the audit trail shows exactly which events were exported.
  * @param after the sequence number before the page; default: the beginning
  * @throws Refusal 404 for an unknown export
  */

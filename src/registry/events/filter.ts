@@ -25,7 +25,7 @@ export interface EventFilter {
   readonly since?: number | undefined;
   /** Latest time of the events, exclusive. */
   readonly until?: number | undefined;
-  /** Only events of this merchant, for its members; null: all. */
+  /** Limits a member of a merchant to events of that merchant; null: no limit. */
   readonly memberOf?: string | null;
 }
 
@@ -66,9 +66,9 @@ const columns = {
 };
 
 /**
- * Selects the events that match a filter. Only the merchant, the key, the request and the sequence number have an
- * index. Other filters scan the table, which takes at most a second for 1,000,000 events. A further index would slow
- * down each insert.
+ * Selects the events that match a filter. The merchant, the key, the request and the sequence number have an index. A
+ * query without one of them scans the table, which takes at most a second for 1,000,000 events. A further index would
+ * slow down each insert.
  */
 export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
   let wanted = database.selectFrom(

@@ -14,7 +14,10 @@ export interface OldEventsOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
-  /** Signs the hash at which the rest of the chain begins after a deletion. Default: it is not signed. */
+  /**
+   * After a deletion, signs the hash of the last deleted event, with which the rest of the chain begins. Default: that
+   * hash is not signed.
+   */
   readonly signer?: NoteSigner | null | undefined;
   readonly logger?: Logger | undefined;
   /** A monotonic clock, in milliseconds. */
@@ -24,7 +27,8 @@ export interface OldEventsOptions {
 const dayMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
- * Deletes events older than the retention period, in batches. Only the process that writes to the store does so.
+ * Deletes events older than the retention period, in batches. Does nothing unless this process holds the lease (the
+ * right to write to the store), so that only one process deletes.
  */
 export class OldEvents {
   readonly #options: OldEventsOptions;

@@ -94,11 +94,11 @@ interface Deletion {
 }
 
 /**
- * Deletes one batch of events up to a time. Stops at the first newer event, because all later ones are newer too.
- * Events dated in the future do not stop it.
+ * Deletes one batch of events up to the time `until`. Stops at the first newer event, because all later ones are newer
+ * too. An event dated in the future has a wrong time, so it does not stop the deletion.
  *
- * Keeps the newest event, which shows after a restore since when changes may be missing. Keeps the reset events of a
- * key that may be reset again.
+ * Keeps the newest event: if a backup is restored, its time shows since when changes may be missing. Keeps the reset
+ * events of a key that may be reset again.
  */
 export async function deleteEvents(
   database: RegistryDatabase,
@@ -129,7 +129,8 @@ export async function deleteEvents(
                 .whereRef('api_keys.key_id', '=', 'events.key_id')
                 .where('api_keys.expires_at', '>', until),
             ),
-            // A key that a restore deactivated may be reactivated and reset again, so it needs its reset events too.
+            // A key that was deactivated after a restore may be reactivated and reset again, so its reset events are
+            // kept too.
             it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
           ]),
         ),

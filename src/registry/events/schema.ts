@@ -62,12 +62,15 @@ const moment = Type.Optional(
   Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
 );
 
-/** The filter fields of events: one for each field except `before` and `after`. An event must match each given one. */
+/**
+ * The filter fields of events: one for each field except `before` and `after`. An event must match each field that the
+ * query contains.
+ */
 export const eventFilters = {
   seq: number('a whole number: the sequence number of an event'),
   merchantId: identifier('the id of a merchant'),
   keyId: identifier('the id of a key'),
-  // Rejects unknown types. Otherwise a typing error would return an empty list, as if no such event existed.
+  // Rejects unknown types. Otherwise a misspelled type would return an empty list, as if no such event existed.
   action: Type.Optional(Type.Enum([...actions], { type: 'string', description: `one of ${actions.join(', ')}` })),
   actor: personName,
   administratorId: identifier('the id of an administrator'),
@@ -141,7 +144,7 @@ export const chainStateSchema = Type.Object({
   pruned: Type.Object({
     ...{ position: count, hash: Type.String(), at: Type.Union([Type.Null(), count]), note: textOrNull },
   }),
-  // An attacker may have inserted an event by SQL, with a sequence number below 1.
+  // `firstSeq` has no minimum: an attacker may have inserted an event by SQL, with a sequence number below 1.
   unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), Type.Integer()]) }),
   former: count,
   note: textOrNull,

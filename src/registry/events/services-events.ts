@@ -5,9 +5,9 @@ import type { Author } from './author.js';
 import type { NewEvent } from './repository.js';
 
 /**
- * Stores the events of the services (changes, first reads and refusals of operators), each id once. The author is the
- * operator whom the services authenticated; `reportedBy` names the administrator who sent the events. `at` in the
- * content is when the services stored the event, because the event's own time is when the registry stores it.
+ * Stores events that the services recorded about operators, each id once. The author is the operator whom the services
+ * authenticated. `after` also contains the administrator who sent the event (`reportedBy`) and the time at which the
+ * services stored it (`at`).
  * @returns the number of events that were not stored before
  */
 export function appendServicesEvents(

@@ -9,7 +9,7 @@ import type { Routes } from '../routes.js';
 
 const pollMilliseconds = 500;
 /**
- * How often each open stream gets a keep-alive comment, and its caller's credential is checked again, in milliseconds.
+ * Interval at which each open stream gets a keep-alive comment, and at which its caller's credential is checked again.
  */
 const checkMilliseconds = 15_000;
 /** Most events that one poll reads. Further ones follow with the next poll. */
@@ -17,11 +17,14 @@ const mostEvents = 500;
 const mostStreams = 500;
 const mostStreamsOfCaller = 20;
 /**
- * A client that reads so slowly that more bytes are buffered is disconnected. After it reconnects, it reads all
- * records.
+ * If a client reads so slowly that more bytes are buffered, it is disconnected. It misses no change, because it reads
+ * all records again after it has reconnected.
  */
 const mostBufferedBytes = 256 * 1024;
-/** Events after which callers may have lost their rights: the credentials of all streams are then checked at once. */
+/**
+ * Events after which a caller may have lost its rights. After such an event, the credentials of all streams are checked
+ * at once.
+ */
 const endings: ReadonlySet<string> = new Set(['sign-in.ended', 'administrator.changed', 'token.revoked']);
 
 /** A change that a stream announces. */
@@ -63,7 +66,7 @@ export function streamRoutes(options: StreamOptions): Routes {
     app.get(
       '/stream',
       {
-        // Without this, HEAD would open a stream that nobody reads.
+        // Without this option, a HEAD request would open a stream that nobody reads.
         exposeHeadRoute: false,
         schema: { querystring: noQuery },
         config: {
@@ -111,7 +114,8 @@ class Streams {
       this.#seq = await this.#lastSeq();
       this.#cancel ??= this.#later();
     }
-    // The client reads all records after this event. Changes from then on are announced, so it misses none.
+    // The client reads all records when it gets this event. The stream announces each later change, so the client
+    // misses no change.
     stream.out.write(`retry: 2000\nid: ${this.#seq}\nevent: open\ndata: {}\n\n`);
     return stream.out;
   }
@@ -157,7 +161,10 @@ class Streams {
     }
   }
 
-  /** Ends the streams whose callers may no longer read them. */
+  /**
+   * Ends each stream whose caller may no longer read it. A check that fails, for example without the database, also
+   * ends the stream.
+   */
   async #endRefused(): Promise<void> {
     await Promise.all(
       [...this.#open].map(async (stream) => {

@@ -31,7 +31,10 @@ interface EventChainRow {
   hash: string;
 }
 
-/** The single row with the end of the event chain, and the end of its deleted part. Each writer of events locks it. */
+/**
+ * The single row with the end of the event chain, and the end of its deleted part. Each writer of events locks this
+ * row, so that events are appended one after another.
+ */
 interface EventTailRow {
   id: 1;
   position: number;
@@ -42,11 +45,13 @@ interface EventTailRow {
   pruned_position: number;
   pruned_hash: string;
   pruned_at: number | null;
-  /** The signed end of the deleted part; null if the registry had no signing key. */
+  /**
+   * The signed end of the deleted part (position and hash of its last event); null if the registry had no signing key.
+   */
   pruned_note: string | null;
 }
 
-/** A signed end of the chain of events. */
+/** A signed end of the chain of events. It proves which events existed at that time. */
 interface EventCheckpointRow {
   position: number;
   signed_at: number;

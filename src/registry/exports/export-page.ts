@@ -12,13 +12,17 @@ export interface ExportFilter {
   readonly merchantId?: string | undefined;
   readonly environment?: Environment | undefined;
   /**
-   * Omits records that were created after this revision. Otherwise an export could contain a key but not its merchant.
+   * Omits records that were created after this revision. Without this, an export could contain a new key but not its
+   * merchant, whose page was already read.
    */
   readonly until: number;
 }
 
 const firstKey = 'key:';
-/** Rows per query. It is lower for merchants: their allowlists can have 300 KiB, a key at most a tenth of that. */
+/**
+ * Rows per query. The number is lower for merchants, because the allowlists of one merchant can have 300 KiB; a key has
+ * at most a tenth of that.
+ */
 const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
@@ -83,7 +87,8 @@ async function readMerchants(
 
 function merchantEntry({ id, name, status, goLive, ipAllowlist, originAllowlist }: Merchant) {
   const lists = { ipAllowlist, originAllowlist };
-  // Includes the confirmations that these lists required, so that an import does not require them again.
+  // Includes the confirmations (`confirm`) that these lists required. Without them, an import of this entry would be
+  // rejected.
   const confirm = [...new Set(allowlistConcerns(lists).map(({ flag }) => flag))];
   return {
     ...({ type: 'merchant', merchantId: id, name, status, goLive } as const),

@@ -5,7 +5,7 @@ const mostEntries = 500;
  */
 const mostCharacters = 4 * 1024 * 1024;
 
-/** Where a page comes from: reads rows, and converts them to entries. */
+/** Provides the content of a page: reads rows, and converts each row to an entry. */
 interface PageSource<Row, Entry> {
   /** Rows per query. If a page gets too long, the next page reads some of the rows again. */
   readonly readAtOnce: number;
@@ -17,7 +17,7 @@ interface PageSource<Row, Entry> {
 
 /**
  * Fills a page with the entries after a cursor, up to a maximum number of entries and characters. A page has at least
- * one entry, however long it is.
+ * one entry, even if this entry alone exceeds the maximum of characters.
  * @returns the id of the page's last entry; null if no entry follows
  */
 export async function fillPage<Row, Entry>(

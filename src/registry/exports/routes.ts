@@ -7,7 +7,7 @@ import type { Routes } from '../routes.js';
 import { readExportPage } from './export-page.js';
 import { exportPageSchema, exportQuery } from './schema.js';
 
-/** How long after its last page an export may continue without another event, in milliseconds. */
+/** If the next page of an export is read within this time after the previous page, no further event is stored. */
 const pauseMilliseconds = 3_600_000;
 const mostExports = 1000;
 
@@ -34,8 +34,8 @@ export const exportRoutes: Routes = (app, context) => {
       const name = JSON.stringify([author.administratorId, author.actor, filter.merchantId, filter.environment]);
       const now = clock.now();
       const readAt = running.get(name);
-      // Each first page is an event. So is a page of an export that this process does not know: the client may have
-      // begun in the middle, or at another replica.
+      // Stores an event for each first page. Also stores one for a page of an export that this process does not know:
+      // the client may have begun in the middle, or at another replica.
       if (after === undefined || readAt === undefined || now - readAt >= pauseMilliseconds) {
         const event = { action: 'records.exported', merchantId: filter.merchantId ?? '', keyId: null } as const;
         const exported = { environment: filter.environment ?? null, after: after ?? null };

@@ -21,9 +21,12 @@ export const exportQuery = Type.Object({
 export const exportPageSchema = Type.Object({
   /** Entries in the format of an import: merchants, then keys. */
   entries: Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema])),
-  /** Revision of the newest change. Clients send it as `until` for the next pages, to omit records created later. */
+  /**
+   * Revision of the newest change. Clients send the revision of the first page as `until` with the next pages, which
+   * then omit records that were created later.
+   */
   revision: Type.Integer(),
-  /** Cursor of the next page; null after the last. */
+  /** Cursor of the next page; null on the last page. */
   next: Type.Union([Type.Null(), Type.String()]),
 });
 

@@ -5,23 +5,28 @@ import { type History, readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A gateway that is in the roster, or that has an acknowledgement in the store. */
+/** A gateway that is in the roster (the database's list of gateways), or that has an acknowledgement in the store. */
 export interface KnownGateway {
   readonly instanceId: string;
   readonly host: string;
   readonly environment: Environment;
   /** Null for a gateway of an earlier release, which does not report its version. */
   readonly version: string | null;
-  /** Start time of the gateway as ISO 8601; null if it has no acknowledgement in the store. */
+  /**
+   * Start time of the gateway as ISO 8601. Null if the store has no acknowledgement (confirmation of changes) of this
+   * gateway.
+   */
   readonly startedAt: string | null;
   /**
-   * Revision of the newest change that the gateway has acknowledged in the current generation; null if there is none.
+   * Revision of the newest change that the gateway has acknowledged since the store was last rewritten completely (in
+   * the current generation). Null if it has acknowledged no change since then.
    */
   readonly revision: number | null;
-  /** Whether the gateway is in the roster and may therefore use cached records. */
+  /** Whether the gateway is in the roster, the registry's list of gateways that may use cached records. */
   readonly isEnrolled: boolean;
   /**
-   * Whether the gateway's acknowledgements name a generation. Those of an earlier release do not, so they are ignored.
+   * Whether the gateway's acknowledgements name a generation (a complete rewrite of the store). A gateway of an earlier
+   * release names no generation, so its acknowledgements are ignored.
    */
   readonly namesGeneration: boolean;
   /** How long the gateway may still use cached records after its last heartbeat, in milliseconds. */
@@ -33,7 +38,7 @@ export interface KnownGateway {
 /** All known gateways, and whether there may be unknown ones. */
 export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
-  /** False while a gateway outside the roster may use records. */
+  /** False while a gateway outside the roster (the database's list of gateways) may use records. */
   readonly isComplete: boolean;
   /** When `isComplete` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly completeAt: number | null;
@@ -48,7 +53,8 @@ export interface GatewaySources {
 
 /**
  * Lists the gateways that may use cached records, and the newest change that each has acknowledged. Reads the database
- * first. A gateway that joins the roster after that reads every change published before, so it may be missing here.
+ * first. A gateway that joins the roster (list of gateways) after that may be missing here, because it reads every
+ * change that was published before it joined.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -85,9 +91,9 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Removes unsealed (unauthenticated) data, which an attacker with write access to the store could have forged. A forged
- * acknowledgement would make a revocation count as in force too early, so an unsealed one is ignored if the gateway has
- * sealed one before. An unsealed meta record is ignored if all records are sealed.
+ * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. Removes the
+ * acknowledgement of a gateway that has sealed one before: a forged one would make a revocation count as in force too
+ * early. Removes the generation of an unsealed meta record if all records are sealed.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

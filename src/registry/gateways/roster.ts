@@ -37,7 +37,10 @@ export interface RosterOptions {
 }
 
 const everyMilliseconds = 250;
-/** Maximum number of gateways that one update adds, and that it removes. Fewer start at once in practice. */
+/**
+ * Maximum number of gateways that one update adds, and also the maximum that it removes. In practice, fewer start at
+ * once.
+ */
 const mostAtOnce = 100;
 
 /**
@@ -52,7 +55,10 @@ export class Roster {
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #cancelTimer: () => void = () => undefined;
-  /** For each gateway, the heartbeat number in the last grant. Valid for one connection epoch of the store. */
+  /**
+   * For each gateway, the heartbeat number in the last grant (permission to use cached records). After a reconnect (new
+   * epoch), all grants are written again.
+   */
   #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
 
   constructor(options: RosterOptions) {
@@ -78,7 +84,7 @@ export class Roster {
     await this.#running;
   }
 
-  /** Adds new gateways, removes ended ones, and renews the grants of the others. */
+  /** Adds new gateways, removes ended ones, and renews the grants (permissions to use cached records) of the others. */
   async update(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
@@ -91,10 +97,12 @@ export class Roster {
       onWork();
       return;
     }
-    // Renews the lease only after reading the acknowledgements. If this process is paused after this check and loses
-    // the lease, its late grants can name only old heartbeats.
+    // Renews the lease (the right to write to the store) after reading the acknowledgements. If this process is then
+    // paused and loses the lease, its late grants name old heartbeats. A permission counts from the start of the named
+    // heartbeat, so such a grant prolongs it little or not at all.
     if (!(await projection.lease.take())) return;
-    // Reads the reports before granting, because a gateway deletes its reports when it gets a grant.
+    // Reads the reports of inactive records before writing grants (permissions to use cached records), because a
+    // gateway deletes its report when it gets a grant.
     if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
     const over = rows.filter((row) => hasEnded(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
@@ -105,8 +113,8 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // Keeps the acknowledgements of gateways of earlier releases. They use records without a grant, so only the
-    // acknowledgement shows that they exist.
+    // Deletes the acknowledgements of ended gateways, except those of earlier releases. Such a gateway uses records
+    // without a grant (permission), so only its acknowledgement shows that it exists.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -123,7 +131,10 @@ export class Roster {
     );
   }
 
-  /** Stores added and removed gateways in one transaction. @returns false if the lease was lost */
+  /**
+   * Stores added and removed gateways in one transaction.
+   * @returns false if another process now holds the lease (the right to write to the store)
+   */
   async #write({
     over,
     fresh,
@@ -142,8 +153,8 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // Adding gateways gets its own revision. After a restore of an older backup, the store then shows a published
-      // revision that the database lacks.
+      // The added gateways get a new revision, which is published. If an older backup is restored, the store then has a
+      // revision that the database lacks, so the registry detects the restore.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))
@@ -197,8 +208,8 @@ function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGate
 }
 
 /**
- * Whether to add a gateway to the roster. A gateway of an earlier release names no generation; it is added too, because
- * it uses records without a grant.
+ * Whether to add a gateway to the roster (the list of gateways). A gateway of an earlier release names no generation.
+ * It is added too, because it uses records even without a grant (permission).
  */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;

@@ -11,15 +11,19 @@ const gatewaySchema = Type.Object({
   environment: Type.Enum(['live', 'test']),
   /** Null for a gateway of an earlier release, which does not report its version. */
   version: Type.Union([Type.String(), Type.Null()]),
-  /** Null if the gateway has no acknowledgement in the store. */
+  /** Null if the store has no acknowledgement (confirmation of changes) of this gateway. */
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
   /**
-   * Revision of the newest change that the gateway has acknowledged in the current generation; null if there is none.
+   * Revision of the newest change that the gateway has acknowledged since the store was last rewritten completely (in
+   * the current generation). Null if it has acknowledged no change since then.
    */
   revision: Type.Union([Type.Integer(), Type.Null()]),
-  /** Whether the gateway is in the roster and may therefore use cached records. */
+  /** Whether the gateway is in the roster, the registry's list of gateways that may use cached records. */
   enrolled: Type.Boolean(),
-  /** Whether the gateway can confirm changes. A gateway of an earlier release cannot, so changes keep it as pending. */
+  /**
+   * Whether the gateway can confirm changes. A gateway of an earlier release cannot, so each change lists it as
+   * pending.
+   */
   confirms: Type.Boolean(),
   /** How long the gateway may still use cached records after its last heartbeat, in seconds. */
   lifetimeSeconds: Type.Number(),

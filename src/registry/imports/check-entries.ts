@@ -10,7 +10,10 @@ import type { Checked, Counts } from './schema.js';
 /** A problem with one entry of an import. */
 export type EntryProblem = Checked['problems'][number];
 
-/** The entries of a batch that have to be imported, the number of those that exist already, and the problems. */
+/**
+ * The entries of a batch that have to be imported, the number of entries that exist already (`present`), and the
+ * problems.
+ */
 export interface CheckedEntries {
   readonly merchants: readonly MerchantEntry[];
   readonly keys: readonly KeyEntry[];
@@ -20,7 +23,7 @@ export interface CheckedEntries {
 
 /**
  * Checks the entries of an import: each one alone, against earlier entries, and against the database.
- * @param expected ids of merchants that an earlier batch imports
+ * @param expected ids of merchants from earlier batches, which may not be imported yet. Keys may refer to them
  */
 export async function checkEntries(
   { database, resources }: Pick<RegistryContext, 'database' | 'resources'>,
@@ -49,7 +52,7 @@ const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), by
 
 type Problem = Omit<EntryProblem, 'index'>;
 
-/** Separates valid entries into those to import and those that exist already. */
+/** Sorts valid entries into entries to import and entries that exist already. Returns the problem of an invalid one. */
 class Batch {
   readonly merchants: MerchantEntry[] = [];
   readonly keys: KeyEntry[] = [];
@@ -98,8 +101,8 @@ class Batch {
       const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
       return { path: 'merchantId', message };
     }
-    // Accepts unknown resources in the permissions of a revoked key: it grants nothing, and an older export may contain
-    // it.
+    // Accepts unknown resources in the permissions of a revoked key. Such a key permits nothing, and an older export
+    // may contain resources that no longer exist.
     const problem = entry.status === 'REVOKED' ? null : resourceProblem(entry.permissions, this.#resources);
     if (problem === null) this.keys.push(entry);
     return problem;
@@ -124,7 +127,7 @@ interface StoredEntries {
   readonly byKeyId: ReadonlyMap<string, StoredKey>;
 }
 
-/** Reads each merchant that the entries name, and each key with the hash or id of an entry. */
+/** Reads each stored merchant that the entries name, and each stored key whose hash or id is in an entry. */
 async function findStored(database: RegistryDatabase, entries: readonly Entry[]): Promise<StoredEntries> {
   const keys = entries.filter((entry) => entry.type === 'key');
   const merchantIds = [...new Set(entries.map(({ merchantId }) => merchantId))];

@@ -20,7 +20,7 @@ export interface MerchantEntry {
   readonly originAllowlist: readonly string[] | null;
 }
 
-/** A key to import, in canonical form: lower-case lookup id, no duplicate permissions. */
+/** A key to import, in canonical form: lower-case lookup id (hash of the key), no duplicate permissions. */
 export interface KeyEntry {
   readonly type: 'key';
   readonly lookupId: string;
@@ -42,7 +42,8 @@ const merchantProblems = fieldProblems(merchantEntrySchema, 'field');
 const keyProblems = fieldProblems(keyEntrySchema, 'field');
 
 /**
- * Parses one entry of an import, or returns all of its problems. Their messages never contain text that could be a key.
+ * Parses one entry of an import, or returns all of its problems. The messages never contain text that could be an API
+ * key.
  */
 export function readEntry(value: unknown): Entry | readonly Problem[] {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

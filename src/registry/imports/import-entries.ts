@@ -52,7 +52,7 @@ export function importEntries(
 }
 
 /**
- * Requires that no merchant goes live without the approval that the rules in force require.
+ * Rejects an import in which a merchant goes live, if the approval rules require approval for this.
  * @throws Refusal
  */
 async function requireNoGoLive({ transaction }: Change, merchants: readonly MerchantEntry[]): Promise<void> {
@@ -87,7 +87,8 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 
 /**
  * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
- * The event omits the keys' states: they are the current ones, or `before` in a key's first own event.
+ * The event does not contain the keys' states. A key's imported state is `before` in its first later event, or its
+ * current state if there is no later event.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];
@@ -110,6 +111,6 @@ async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => 
 }
 
 function stamps({ revision, now }: Change) {
-  // Null, because the status may have been set earlier in another system.
+  // `status_changed_at` is null (unknown), because the status may have been set earlier, in another system.
   return { created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: null };
 }

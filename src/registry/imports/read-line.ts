@@ -18,8 +18,8 @@ export interface ReadLine {
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Parses one line of an import file, or returns all of its problems. Their messages never contain text that could be a
- * key.
+ * Parses one line of an import file, or returns all of its problems. The messages never contain text that could be an
+ * API key.
  */
 export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
   try {

@@ -95,7 +95,8 @@ export const importedSchema = Type.Object({
   /** Revision of the change; null if all entries were already present. */
   revision: Type.Union([Type.Null(), Type.Integer()]),
   /**
-   * False if the change is stored but not yet written to the gateways' store. It will be written as soon as possible.
+   * False if the change is in the database but not yet in the store from which gateways read. It will be written there
+   * as soon as possible.
    */
   projected: Type.Boolean(),
 });

@@ -37,8 +37,8 @@ export function createKey(
 }
 
 /**
- * A revoked key, and the revision that gateways have to acknowledge. The revision is later than the key's own if the
- * key was already revoked.
+ * A revoked key, and the revision (number of a change) that gateways have to acknowledge. If the key was already
+ * revoked, this revision is later than the key's own.
  */
 export interface Revocation {
   readonly key: ApiKey;
@@ -55,7 +55,8 @@ export function revokeKey(context: RegistryContext, author: Author, keyId: strin
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // Uses a new revision. Gateways may have read an old record after they acknowledged the first revocation.
+    // Returns a new revision. If the store lost the first revocation, gateways may have read an old record after they
+    // acknowledged it, so they must acknowledge again.
     if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
@@ -95,8 +96,8 @@ export function resetKey(
 }
 
 /**
- * Returns the expiry that a key had before its first reset, because its current expiry may be the end of a grace
- * period.
+ * Returns the expiry of a key without the effect of resets: the one before its first reset. The current expiry may be
+ * the end of a grace period.
  */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);

@@ -18,9 +18,10 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
 }
 
 /**
- * Checks that each resource in the permissions has a route. Without one, the permission would grant nothing.
+ * Checks that each resource in the permissions has a route. A permission for a resource without a route would have no
+ * effect.
  * @param resources the resources of all routes
- * @returns the first problem; null if there is none
+ * @returns the first problem; null if all resources have routes
  */
 export function resourceProblem(permissions: readonly string[], resources: ReadonlySet<string>): Problem | null {
   const named = permissions.filter((permission) => permission !== '*').map((permission) => permission.split(':', 1)[0]);

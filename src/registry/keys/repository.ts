@@ -57,8 +57,8 @@ export async function toListedKeys(database: RegistryDatabase, rows: readonly St
 }
 
 /**
- * Returns the names of the creators of one merchant's keys. Finds the event by the id of the key, or by the revision
- * for an import of many keys.
+ * Returns the names of the creators of one merchant's keys. Finds the event of a key's creation by the key's id. An
+ * import has one event for many keys; finds it by the revision.
  */
 async function creatorsOf(
   database: RegistryDatabase,
@@ -102,7 +102,7 @@ export function insertKey({ transaction, revision, now }: Change, key: KeyToAdd)
     .executeTakeFirstOrThrow();
 }
 
-/** Ends a key, now or later, in the transaction of a change. */
+/** Revokes a key, or sets its expiry, in the transaction of a change. */
 export function endKey(
   { transaction, revision, now }: Change,
   keyId: string,
@@ -117,8 +117,8 @@ export function endKey(
 }
 
 /**
- * Converts a row to a key of the admin API. Omits the lookup id, because an attacker could search a stolen copy of the
- * store for it.
+ * Converts a row to a key of the admin API. Omits the lookup id (the hash of the key): with it, an attacker could find
+ * the key's record in a stolen copy of the store.
  */
 export function toApiKey(row: StoredKey): ApiKey {
   return {

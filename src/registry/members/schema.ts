@@ -3,7 +3,7 @@ import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { administratorSchema } from '../administrators/schema.js';
 
-/** The roles of members. `roles` in `administrators/roles.ts` says what each may do. */
+/** The roles of members. `roles` in `administrators/roles.ts` lists the permissions of each role. */
 export const memberRoles = ['merchant-admin', 'merchant-viewer'] as const;
 
 const role = Type.Enum([...memberRoles], { description: 'merchant-admin or merchant-viewer' });

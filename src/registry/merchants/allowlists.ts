@@ -4,7 +4,7 @@ import { type CheckedAllowlist, checkIpAllowlist, type Concern } from './ip-allo
 import { checkOriginAllowlist } from './origin-allowlist.js';
 
 /**
- * The allowlists of a merchant. Null: not configured. If a list is absent, a change leaves it as it is, and a new
+ * The allowlists of a merchant. Null: the list is not configured. Undefined: a change keeps the stored list, and a new
  * merchant gets null.
  */
 export interface Allowlists {
@@ -34,7 +34,7 @@ export function acceptAllowlists(
 
 const mostProblems = 100;
 
-/** Returns the concerns that a request had to confirm for these allowlists. */
+/** Returns the concerns (probable mistakes) that a request had to confirm for these allowlists. */
 export function allowlistConcerns({ ipAllowlist, originAllowlist }: Allowlists): readonly Concern[] {
   return checkBoth(ipAllowlist, originAllowlist).lists.flatMap(({ concerns }) => concerns);
 }

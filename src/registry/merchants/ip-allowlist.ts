@@ -11,8 +11,8 @@ interface Range {
 }
 
 /**
- * The largest number of addresses without a confirmation: an IPv4 /8 or an IPv6 /16. More are a large part of the
- * internet.
+ * The largest number of addresses that needs no confirmation: an IPv4 /8 or an IPv6 /16. A larger allowlist admits a
+ * large part of the internet and is probably a mistake.
  */
 const largestSize = { 4: 2n ** 24n, 6: 2n ** 112n } as const;
 
@@ -70,7 +70,10 @@ function sizeOf({ first, last }: Range): bigint {
   return last - first + 1n;
 }
 
-/** Whether the ranges together exceed the limit. Many small ranges can contain as many addresses as a large one. */
+/**
+ * Whether all ranges together exceed the limit. Checks the sum, because many small ranges can contain as many addresses
+ * as a large one.
+ */
 function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   const sorted = ranges.filter((range) => range.family === family).toSorted((a, b) => (a.first < b.first ? -1 : 1));
   let covered = 0n;
@@ -87,7 +90,7 @@ function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
 /** Settings that a request must confirm explicitly, because they are usually mistakes. */
 export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
 
-/** An entry or list that the request must confirm. */
+/** An entry or list that is probably a mistake, so the request must confirm it. */
 export interface Concern {
   readonly path: string;
   readonly flag: (typeof confirmations)[number];

@@ -16,7 +16,7 @@ export interface MerchantFilter {
   /** Part of the name, case-insensitive. */
   readonly name?: string | undefined;
   readonly status?: string | undefined;
-  /** Only this merchant; null: all. */
+  /** If set, lists only the merchant with this id; null: no limit. */
   readonly id?: string | null;
 }
 
@@ -101,8 +101,8 @@ export function createMerchant(
 }
 
 /**
- * A merchant, and the revision that gateways have to acknowledge. If nothing changed, that revision is later than the
- * merchant's own.
+ * A merchant, and the revision (number of a change) that gateways have to acknowledge. If no field has changed, this
+ * revision is later than the merchant's own.
  */
 export interface MerchantChange {
   readonly merchant: Merchant;
@@ -110,8 +110,8 @@ export interface MerchantChange {
 }
 
 /**
- * Changes fields of a merchant. If no field differs, writes the record again: an operator who repeats a suspension may
- * have seen a gateway that still accepts the merchant.
+ * Changes fields of a merchant. If no field differs, writes the record to the store again: an operator may repeat a
+ * suspension because a gateway still accepts the merchant.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
  * @throws ApprovalNeeded if the merchant would go live, and that needs approval
  */

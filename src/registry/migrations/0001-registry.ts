@@ -1,7 +1,10 @@
 import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/dialects.js';
 
-/** Merchants, their keys, their events, the outbox, the revision and the projector. */
+/**
+ * Tables for merchants, keys, events, the outbox (records to write to the store), the revision (number of the newest
+ * change), and the process that writes to the store (projector).
+ */
 export const registry: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;

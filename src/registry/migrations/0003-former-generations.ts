@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Stores the former generations of this database. They show that a store belongs to it even if the store is outdated
- * and has to be rebuilt.
+ * Stores the earlier generations (complete rewrites of the store) of this database. An outdated store that names one of
+ * them belongs to this database and may be rebuilt.
  */
 export const formerGenerations: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

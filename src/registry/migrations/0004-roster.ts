@@ -2,8 +2,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/dialects.js';
 
 /**
- * The roster of gateways, the state of the store at the last comparison, and the findings after a restore from a
- * backup.
+ * Tables and columns for the roster (list of gateways that may use cached records), the state of the store at the last
+ * comparison, and records that a restore from a backup may have reactivated.
  */
 export const roster: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

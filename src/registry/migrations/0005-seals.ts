@@ -1,6 +1,9 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** Columns for the secrets that seal the store's records, and for the gateways that seal their acknowledgements. */
+/**
+ * Columns for the ids of the secrets with which the store's records are sealed (authenticated), and for whether a
+ * gateway seals its acknowledgements.
+ */
 export const seals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const change = (table: string) => database.schema.alterTable(table);

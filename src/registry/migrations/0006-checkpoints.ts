@@ -41,7 +41,7 @@ export const checkpoints: Migration = {
     await schema.createIndex('runs_list').on('runs').columns(['began_at', 'origin']).execute();
     await schema.createIndex('runs_of_name').on('runs').columns(['name', 'began_at']).execute();
     await schema.createIndex('runs_behind').on('runs').column('previous_run').execute();
-    // The runs that can still become silent: they have not ended, and no finding reports them yet.
+    // Index of the runs that can still become silent: they have not ended, and no finding reports them yet.
     await sql`create index runs_to_watch on runs (received_at) where was_missed = 0 and occasion <> 'end'`.execute(
       database,
     );
@@ -78,7 +78,7 @@ export const checkpoints: Migration = {
   },
 };
 
-/** Makes the table append-only by triggers. Only a user who may drop the triggers can bypass them. */
+/** Makes the table append-only by triggers. A user who may drop the triggers can bypass them. */
 async function onlyAdd(database: Kysely<unknown>, table: string): Promise<void> {
   const name = sql.table(table);
   if (isPostgres(database)) {

@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Watches a run that ended with the name of a next run, until that next run arrives. Older runs that ended are not
- * watched.
+ * A run (log of one process) that ended and announced a next run is now reported as silent if that next run does not
+ * arrive. Runs that ended before this migration are not reported.
  */
 export const nextRuns: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** The accepted checkpoints that newer ones of their runs have replaced. */
+/** A table for accepted checkpoints that a newer one of the same run (log of one process) has replaced. */
 export const earlierCheckpoints: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

@@ -2,8 +2,9 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * The hash chain of events, without those of earlier releases. Each hash covers the event and the previous hash; the
- * end is signed. Triggers reject changes of events, and deletions of chained events that are not pruned as a range.
+ * The hash chain of events, without events of earlier releases. Each hash covers the event and the previous hash; the
+ * end is signed. Triggers reject changes of events, and deletions of events beyond the position up to which the chain
+ * was pruned.
  */
 export const eventChain: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

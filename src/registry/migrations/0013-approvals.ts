@@ -1,8 +1,8 @@
 import { type Kysely, type Migration, sql } from '../../database/kysely.js';
 
 /**
- * Tables for changes that wait for approval, and for the rules that require it. A token now names the administrator who
- * issued it to somebody else, because that administrator may know it.
+ * Tables for changes that wait for approval, and for the rules that require approval. A column of tokens names the
+ * administrator who issued the token to somebody else and so may know it.
  */
 export const approvals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

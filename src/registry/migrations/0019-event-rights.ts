@@ -10,7 +10,8 @@ export const eventRights: Migration = {
     if (!isPostgres(database)) return;
     const { rows } = await sql<{ schema: string }>`select current_schema() as schema`.execute(database);
     const schema = sql.id(rows[0]?.schema ?? 'public');
-    // Puts pg_temp last. Otherwise a caller could replace the registry's tables with temporary ones of the same name.
+    // Puts pg_temp last in the search path. Otherwise a caller could create temporary tables with the names of the
+    // registry's tables, and the function would use those.
     await sql`create function prune_events(doomed bigint[], last_position bigint, last_hash text, moment bigint, note text)
       returns void language plpgsql security definer set search_path = ${schema}, pg_temp as $$
       begin

@@ -19,7 +19,10 @@ import { eventRights } from './0019-event-rights.js';
 import { console } from './0020-console.js';
 import { search } from './0021-search.js';
 
-/** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
+/**
+ * The registry's migrations, oldest first. A released migration never changes, because databases have already applied
+ * it. Each later change gets a new migration.
+ */
 export const migrations: Migrations = {
   '0001-registry': registry,
   '0002-events-of-change': eventsOfChange,

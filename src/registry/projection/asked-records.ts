@@ -19,12 +19,13 @@ export interface RequestedRecordsOptions {
  */
 export type ReplyStep = 'more' | 'idle' | 'lost';
 
-/** Maximum number of requests in a batch. A larger batch would delay changes. */
+/** Maximum number of requests in a batch. Changes are written between batches, so a larger batch would delay them. */
 const mostAtOnce = 500;
 
 /**
- * Handles requests of gateways for records that are missing in the store. Writes the record and its merchant, or
- * replies that the record does not exist. A gateway rejects the key as invalid only after this reply.
+ * Handles requests of gateways for records that are missing in the store. If the database has the record, writes it and
+ * its merchant to the store. Otherwise replies that it does not exist: a gateway rejects a key as invalid only after
+ * such a reply.
  */
 export class RequestedRecords {
   readonly #options: RequestedRecordsOptions;
@@ -42,7 +43,8 @@ export class RequestedRecords {
     const { database, store } = this.#options;
     const asks = store.inbox?.take(mostAtOnce) ?? [];
     if (asks.length === 0) return 'idle';
-    // Reads the revision before the records: a change in between has a later revision and is written separately.
+    // Reads the revision before the records: a change that is made between the two reads has a later revision and is
+    // written separately.
     const { generation, revision } = await readHistory(database);
     const { present, entries } = await this.#find(asks);
     if (!(await restore(entries, revision))) return 'lost';

@@ -9,15 +9,15 @@ export interface ContinuityOptions {
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
   /**
-   * Resolves when the gateways that reach the store have had time to report the inactive records that they know.
-   * Default: at once.
+   * Resolves after the time that connected gateways need to report the inactive records that they know. Default: at
+   * once.
    */
   readonly untilReported?: () => Promise<void>;
 }
 
 /**
- * The generation and revision in a gateway's message. They show that this change was made, even if the database lacks
- * it.
+ * The generation (id of a complete rewrite of the store) and the revision in a gateway's message. They prove that a
+ * change with this revision was made. If the database lacks this change, it was restored from a backup.
  */
 interface Claim {
   readonly generation?: string | undefined;
@@ -32,10 +32,11 @@ export interface Loss {
   readonly isBehind: boolean;
   /** Whether the database may lack changes. */
   readonly isUnverified: boolean;
-  /** Whether the roster contains every gateway that may use a record. */
+  /** Whether every gateway that may use a record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * How long after the rebuild no change counts as in force, because a gateway outside the roster may use old records.
+   * How long after the rebuild no change counts as in force: meanwhile, a gateway outside the roster may use old
+   * records.
    */
   readonly waitMilliseconds: number;
 }
@@ -48,7 +49,10 @@ export class Continuity {
   readonly #options: ContinuityOptions;
   /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
-  /** The generation whose rebuild this process began and did not complete, if every gateway was known at its start. */
+  /**
+   * The generation whose rebuild this process has begun but not completed. Null if gateways may have been unknown when
+   * the rebuild began.
+   */
   #accountedIn: string | null = null;
 
   constructor(options: ContinuityOptions) {
@@ -62,8 +66,8 @@ export class Continuity {
   }
 
   /**
-   * Remembers the start of a generation. Gateways cannot join the roster before it is complete, so after a failed
-   * rebuild all of them are still known.
+   * Remembers the start of a generation (complete rewrite of the store). If all gateways were known then, they are
+   * still known after a failed rebuild, because none can join the roster before a rebuild is complete.
    */
   begun(generation: string, { isAccounted }: Loss): void {
     this.#accountedIn = isAccounted ? generation : null;
@@ -71,7 +75,8 @@ export class Continuity {
 
   /**
    * Whether the store is in the state that this database has recorded for it.
-   * @param isForged whether another client wrote the meta record (the store's description), which is then ignored
+   * @param isForged whether another client wrote the meta record (the store's description). If true, that record is not
+   * compared
    */
   async holds(snapshot: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = snapshot;
@@ -88,8 +93,8 @@ export class Continuity {
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // Gateways that reject the store acknowledge nothing in it. Instead they report the inactive records that they
-    // know.
+    // A gateway that rejects this store sends no acknowledgement. Its report of inactive records is then the only sign
+    // of changes that the database lacks.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -110,7 +115,8 @@ export class Continuity {
     const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
-    // Gateways need grants to use cached records only if the meta record names servers. Earlier releases name none.
+    // A gateway needs a grant (permission to use cached records) if the meta record names servers. A record of an
+    // earlier release names no servers. Unknown gateways may then work without a grant, so the wait is necessary.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
@@ -119,7 +125,8 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // A store with the newest published change shows that the database lacks no change, even if its server has changed.
+    // If the store has the newest change that the database has published, the database lacks no change. This holds for
+    // a different Redis server too.
     const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
@@ -127,7 +134,10 @@ export class Continuity {
     };
   }
 
-  /** Whether the store or a gateway knows a generation or a change that this database never had. */
+  /**
+   * Whether the store or a gateway knows a generation (complete rewrite of the store) or a change that this database
+   * never had. It then lacks changes.
+   */
   async #knowsForeignHistory(
     snapshot: StoreSnapshot,
     history: History,
@@ -159,7 +169,10 @@ const howToReplace =
  */
 export class OwnStore {
   readonly #options: OwnStoreOptions;
-  /** The last error and the state that caused it. Avoids reading a large store again before that state changes. */
+  /**
+   * The last error and the state of the store and database that caused it. While that state is unchanged, the error is
+   * thrown again without reading a large store again.
+   */
   #refused: { readonly of: string; readonly error: Error } | null = null;
 
   constructor(options: OwnStoreOptions) {
@@ -169,8 +182,8 @@ export class OwnStore {
   /**
    * Checks that the store belongs to this database.
    * @returns true if it does; false if the check was stopped
-   * @throws Error if the store names another database. Without a name, if its generation is unknown and the database
-   * does not have most of its records
+   * @throws Error if the store names another database. If the store names no database: if the database knows neither
+   * its generation (id of a rewrite) nor most of its records
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;

@@ -13,8 +13,8 @@ const merchantPrefix = 'merchant:';
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
- * Reads the current records with these names. The value is null if the database has no such record. Returns merchants
- * before keys, because a gateway cannot use a key without its merchant.
+ * Reads the current records with these names (Redis keys). The value is null if the database has no such record.
+ * Returns merchants before keys, because a gateway cannot use a key without its merchant.
  */
 export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -62,8 +62,8 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
 type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
 
 /**
- * Selects keys with `is_replaced`. A reset creates the successor in the same change, which is the last change of an
- * active key, so both rows have one revision. The revision of a key that never changed is that of its creation.
+ * Selects keys with `is_replaced`. A reset changes the old key and creates its successor in one change, so both rows
+ * have the same revision. A key whose revision is that of its own creation was never reset.
  */
 export function storedKeys(database: RegistryDatabase) {
   const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (
@@ -86,8 +86,8 @@ export function keyEntry(row: KeyToProject): StoreEntry {
 }
 
 /**
- * Returns the time of the last status change for an inactive record. An active record has none: adding it would rewrite
- * every active record.
+ * Returns the time of the last status change for an inactive record. An active record has no such field: adding it
+ * would change, and so rewrite, every active record in the store.
  */
 function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'status' | 'status_changed_at'>) {
   return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
@@ -100,16 +100,16 @@ export function merchantOf({ name, value }: StoreEntry): string | null {
 }
 
 /**
- * Whether the database can have a record of this name. Other clients may store other names in Redis, and PostgreSQL
- * rejects queries with some of them, for example with a NUL.
+ * Whether the database can have a record of this name. Other clients may store keys with any name in Redis. PostgreSQL
+ * rejects queries with some names, for example with a NUL.
  */
 export function canBeKnown(name: string): boolean {
   return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);
 }
 
 /**
- * Returns the names of records that are not in `known`. The outbox also contains names of roster changes, which have no
- * record.
+ * Returns the names of records that are not in `known`. Ignores the names that the outbox (changes to write) contains
+ * for added and removed gateways: these have no record.
  */
 function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
   return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));

@@ -5,8 +5,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 /** What the database stores about its own changes, and about the Redis servers that contain its records. */
 export interface History {
   /**
-   * Id of the current complete rewrite of the store. A new generation begins when changes or records may have been
-   * lost.
+   * Id of the current generation (a complete rewrite of the store). A new one begins when the store is not in its
+   * recorded state, because changes or records may have been lost.
    */
   readonly generation: string;
   /** The revision of the newest change. */
@@ -15,11 +15,17 @@ export interface History {
    * Run ids of the Redis servers that were last found consistent with this database; null before the first comparison.
    */
   readonly servers: readonly string[] | null;
-  /** Whether the roster contains every gateway that may use a record. */
+  /**
+   * Whether every gateway that may use a record is in the roster (the list of gateways in the database). While false,
+   * no change counts as in force everywhere.
+   */
   readonly isOpen: boolean;
   /** When `isOpen` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly opensAt: number | null;
-  /** The newest change that was announced to gateways in this generation; null before the first. */
+  /**
+   * The newest change that was announced to gateways since the store was last rewritten completely (in this
+   * generation); null before the first announcement.
+   */
   readonly published: Position | null;
   /**
    * Ids of secrets. Each record in the store is sealed (authenticated) with one of them. Empty if a record may be
@@ -28,7 +34,7 @@ export interface History {
   readonly sealedBy: readonly string[];
 }
 
-/** The name of a change that an earlier release made without a name. */
+/** Placeholder for the name of a change that an earlier release stored without a name. */
 export const unnamedChange = 'unnamed';
 
 /** Reads the generation, the newest change and the state of the store. */
@@ -46,7 +52,10 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
   };
 }
 
-/** Returns the name of the change with this revision; null if this database does not know that change. */
+/**
+ * Returns the name of the change with this revision; null if the database no longer has, or never had, a change with
+ * this revision.
+ */
 export async function changeOf(
   database: RegistryDatabase,
   { published }: History,
@@ -54,16 +63,20 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // Outbox rows that `Lease.finish` puts back have no name.
+  // `Lease.finish` puts rows without a name back into the outbox (changes still to be written), so one of several rows
+  // may have it.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
-/** Number of former generations to keep besides the first. A store with an older one counts as having lost data. */
+/**
+ * Number of earlier generations whose ids are kept, besides the first. If a store names an older one, the database does
+ * not know it and counts as having lost changes.
+ */
 const storedGenerations = 1000;
 
 /**
- * Begins a new generation, in which no gateway has acknowledged a change yet. No change counts as in force before the
- * store was compared with the database. Call this in a transaction.
+ * Begins a new generation (complete rewrite of the store). Acknowledgements of the previous one no longer count. No
+ * change counts as in force before the rewrite is complete. Call this in a transaction.
  * @param revision the highest revision known to any source; the next change gets a higher one
  */
 export async function beginGeneration(
@@ -89,7 +102,10 @@ export async function beginGeneration(
     .execute();
 }
 
-/** Deletes the oldest former generations, except for the first. Their names sort by time. */
+/**
+ * Deletes the ids of the oldest replaced generations, which sort by time. Keeps the first, which identifies the
+ * database.
+ */
 async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
   const former = transaction.selectFrom('former_generations');
   await transaction
@@ -113,21 +129,22 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
 
 /**
  * Stores the revision and name of the newest change that was announced to gateways. Call this in the transaction that
- * removes the change from the outbox.
+ * removes the change from the outbox (changes still to be written).
  */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
   await transaction
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // A release without seals may have published a change in between. The records are then no longer all sealed.
+      // A release that does not seal (authenticate) records may have published a change meanwhile. Then not all records
+      // are sealed, so this stores null.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
 }
 
 /**
- * Stores that each record in the store is sealed with one of these secrets.
+ * Stores that each record in the store is sealed (authenticated) with one of these secrets.
  * @param sealedBy the ids of the secrets; empty if a record may be unsealed
  */
 export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
@@ -141,8 +158,8 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
 }
 
 /**
- * Returns the generation in the store's meta record, also while the store is being filled. Null if it names no
- * generation.
+ * Returns the generation in the meta record (the store's description), also while the store is being filled. Null if
+ * the meta record is missing or names no generation.
  */
 export function generationIn(meta: StoredMeta | null): string | null {
   if (meta === null) return null;
@@ -154,9 +171,9 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * Returns a name for a new generation that sorts after all known ones. The name from the clock may sort too early if
- * the clock was set back, and gateways reject records of an earlier generation.
- * @param made the name according to the clock
+ * Returns an id for a new generation that sorts after all known ids. Gateways reject records of an earlier generation,
+ * and an id from a clock that was set back would sort too early.
+ * @param made the id according to the clock
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
   const latest = known.reduce<string>((one, other) => (typeof other === 'string' && other > one ? other : one), '');
@@ -168,7 +185,7 @@ export function laterGeneration(made: string, known: readonly (string | null | u
 }
 
 /**
- * Stores the servers that are consistent with this database.
+ * Stores which Redis servers (run ids) are now consistent with this database.
  * @param opensAt when the wait for unknown gateways ends; null if every gateway that may use a record is known
  */
 export async function noteServers(
@@ -181,14 +198,14 @@ export async function noteServers(
     .execute();
 }
 
-/** Whether this generation is the current one or a former one of the database. */
+/** Whether the database knows this generation (complete rewrite of the store): the current one or an earlier one. */
 export async function hasGeneration(database: RegistryDatabase, generation: string): Promise<boolean> {
   const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
   const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** Returns the id that a database shares with all its backups: the name of its first generation. */
+/** Returns the id that a database shares with all its backups: the id of its first generation. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

@@ -6,11 +6,11 @@ import type { RegistryDatabase } from '../registry-database.js';
 export interface LeaseOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** The name of this process in the lease. Unique. */
+  /** The unique name of this process in the lease (the right to write to the store). */
   readonly holder: string;
   /**
-   * The database session. While it holds its lock, it proves that this process is alive. Without the lock, other
-   * processes must wait until the lease has expired.
+   * The database session. Its lock proves that this process is alive: the database releases the lock when the process
+   * ends. Without the lock, other processes must wait until its lease has expired.
    */
   readonly session: DatabaseSession;
   /** A monotonic clock, in milliseconds. */
@@ -18,11 +18,14 @@ export interface LeaseOptions {
 }
 
 /**
- * Lease time. Other registries read the lease once a second, so one takes over within five seconds after the holder's
- * machine has crashed.
+ * Duration of the lease (the right to write to the store). Other registries read the lease once a second. So one of
+ * them takes over within five seconds after the holder's machine has crashed.
  */
 const leaseMilliseconds = 3_500;
-/** Age at which a holder without pending changes renews its lease: the interval at which other processes read it. */
+/**
+ * Age at which a holder without pending changes renews its lease. It equals the interval at which other processes read
+ * the lease.
+ */
 const idleMilliseconds = 1_000;
 /**
  * Age at which a holder with pending changes renews its lease. It is longer, because `finish` also renews the lease
@@ -31,19 +34,22 @@ const idleMilliseconds = 1_000;
 const busyMilliseconds = leaseMilliseconds / 2;
 const released = 0;
 /**
- * Suffix of the holder's name if the holder has the session's lock. Earlier releases treat the suffix as part of the
+ * Suffix of the holder's name if its database session has the lock. Earlier releases treat the suffix as part of the
  * name.
  */
 const lockedMark = '+lock';
 
-/** The row of the lease. `waiting` is the oldest revision in the outbox, or null if the outbox is empty. */
+/**
+ * The row of the lease. `waiting` is the oldest revision in the outbox (changes still to be written), or null if the
+ * outbox is empty.
+ */
 interface Found {
   readonly holder: string;
   readonly lease_ends_at: number;
   readonly waiting: number | null;
 }
 
-/** A lease that this process has read or written, and the monotonic time since which it is unchanged. */
+/** A lease that this process has read or written. `since`: the monotonic time from which the lease is unchanged. */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -51,8 +57,8 @@ interface Sighting {
 }
 
 /**
- * Lets only one process at a time write to the store. With two, a slow process could overwrite a newer record, and a
- * revoked key would work again.
+ * The right to write to the store, which only one process has at a time. With two writers, a slow one could overwrite a
+ * newer record, and a revoked key would work again.
  *
  * A lease has expired if its row has not changed for the lease time. The waiting process measures this on its own
  * monotonic clock, because the clocks of machines may differ by hours.
@@ -74,10 +80,13 @@ export class Lease {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Takes or renews the lease if possible. @returns false if another process holds it */
+  /**
+   * Takes or renews the lease (the right to write to the store) if possible. @returns false if another process holds it
+   */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the lock before reading the row. If this succeeds, a holder in the row that had the lock has lost it.
+    // Takes the session's lock before reading the row. If this succeeds and the row names a holder with the lock, that
+    // holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -100,15 +109,15 @@ export class Lease {
       this.#own = { ...lease, since };
       return true;
     }
-    // Releases the lock again. The holder of the lease may have lost it only briefly and then takes it back.
+    // Releases the lock again. The holder of the lease may have lost the lock only briefly, and needs it back.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
-   * Call this after records were written. If this process still holds the lease, renews it and runs `whenKept`.
-   * Otherwise the written records may be outdated. It puts them back into the outbox, so that the new holder writes
-   * them again.
+   * Call this after records were written. If this process still holds the lease (the right to write to the store),
+   * renews it and runs `whenKept`. Otherwise the written records may be outdated, so this puts their names back into
+   * the outbox (records to write). The new holder then writes them again.
    * @returns whether this process still holds the lease
    */
   async finish(
@@ -139,8 +148,8 @@ export class Lease {
   }
 
   /**
-   * Like `finish`, but runs nothing in the transaction. Only reads the lease if no other process can have taken it
-   * since the last write.
+   * Like `finish`, but without `whenKept`. If this process renewed the lease recently, it reads the lease instead of
+   * writing it.
    * @returns whether this process still holds the lease
    */
   async keep(written: { readonly names: readonly string[]; readonly revision: number }): Promise<boolean> {
@@ -149,7 +158,7 @@ export class Lease {
     return this.finish(written, () => Promise.resolve());
   }
 
-  /** Releases the lease, so that another process can take it at once. */
+  /** Releases the lease (the right to write to the store), so that another process can take it at once. */
   async giveUp(): Promise<void> {
     await this.#options.database
       .updateTable('projector')
@@ -174,9 +183,9 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is unchanged and so recent that no other process can have taken it. Reading it avoids a write,
-   * which would cost a disk flush before and after each change. The name must match, because it shows others whether
-   * this process has the lock.
+   * Whether the lease is unchanged and so recent that no other process can have taken it. Then it need not be renewed,
+   * which would cost a disk flush before and after each change. The name must match, because it shows other processes
+   * whether this one has the lock.
    *
    * A process that is paused after this check may still lose the lease. The store then rejects its outdated writes by
    * revision, and `finish` detects the loss.
@@ -187,7 +196,10 @@ export class Lease {
     return this.#monotonic() - own.since < (waiting === null ? idleMilliseconds : busyMilliseconds);
   }
 
-  /** Returns the lease if its holder has ended or has not renewed it for the whole lease time; otherwise null. */
+  /**
+   * Returns the lease if this process may take it: its holder has ended, or has not renewed it for the whole lease
+   * time. Otherwise null.
+   */
   #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
     if (this.#ownNames.includes(holder)) return null;
     if (isLocked && holder.endsWith(lockedMark)) return { holder, lease_ends_at };
@@ -200,7 +212,7 @@ export class Lease {
   }
 
   /**
-   * Renews the lease, even if it has expired, unless another process has taken it.
+   * Renews the lease unless another process has taken it. Also renews an expired lease.
    * @returns the name under which this process holds the lease; null if another process has taken it
    */
   async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {

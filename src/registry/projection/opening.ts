@@ -15,8 +15,8 @@ export interface OpeningOptions {
 const nothing = { names: [], revision: 0 };
 
 /**
- * The wait after a loss of data, because gateways that are missing in the roster may use old records. Until these have
- * expired, no change of the generation counts as in force.
+ * The wait after a loss of data. Gateways that are missing in the roster (the database's list of gateways) may use old
+ * records. Until those records have expired, no change counts as in force.
  */
 export class Opening {
   readonly #options: OpeningOptions;
@@ -38,12 +38,15 @@ export class Opening {
     return milliseconds === 0 ? null : clock.now() + milliseconds;
   }
 
-  /** Drops the wait, because another process writes to the store now. */
+  /** Forgets the wait, because another process writes to the store now and keeps its own wait. */
   leave(): void {
     this.#wait = null;
   }
 
-  /** Ends the wait when its time has passed. Starts it again if another process began it and did not end it. */
+  /**
+   * Ends the wait if its time has passed. If another process began the wait and did not end it, starts the whole wait
+   * again: this process does not know how much of it has passed.
+   */
   async goOn({ generation, isOpen, servers }: History): Promise<void> {
     const { lease, longestLifetimeMilliseconds } = this.#options;
     if (isOpen) this.#wait = null;

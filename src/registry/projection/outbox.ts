@@ -5,7 +5,8 @@ import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './
 import type { Lease } from './lease.js';
 
 /**
- * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are those of the newest.
+ * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are those of the newest
+ * change in the batch.
  */
 export interface Batch extends Position {
   readonly names: readonly string[];
@@ -13,7 +14,10 @@ export interface Batch extends Position {
 
 const mostRows = 200;
 
-/** Reads the oldest changes after a revision that are not yet written to the store. Null if there are none. */
+/**
+ * Reads the oldest changes that are not yet written to the store and have a later revision than `after`. Null if there
+ * are no such changes.
+ */
 export async function oldestChanges(database: RegistryDatabase, after = -1): Promise<Batch | null> {
   const rows = await database
     .selectFrom('outbox')
@@ -31,12 +35,15 @@ export async function oldestChanges(database: RegistryDatabase, after = -1): Pro
   return { revision, change, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
 }
 
-/** Deletes the changes up to this revision from the outbox. Call this after their records are written to the store. */
+/**
+ * Deletes the changes up to this revision from the outbox (table of changes that are not yet written to the store).
+ * Call this after their records are written.
+ */
 export async function removeChanges(database: RegistryDatabase, revision: number): Promise<void> {
   await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
 }
 
-/** Returns the revision of the oldest change that is not yet written to the store. Null if there is none. */
+/** Returns the revision of the oldest change that is not yet written to the store. Null if all changes are written. */
 export async function oldestWaiting(database: RegistryDatabase): Promise<number | null> {
   const row = await database
     .selectFrom('outbox')
@@ -61,11 +68,14 @@ interface RecordsWriterOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'write' | 'rewrite'>;
   readonly lease: Pick<Lease, 'finish'>;
-  /** Creates the name of a new generation, which is one complete rewrite of the store. */
+  /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
 }
 
-/** Writes records to the store. Also replaces records that the database wrote before it was restored from a backup. */
+/**
+ * Writes records to the store. Also replaces records whose revisions are later than the database's, because they were
+ * written before the database was restored from a backup.
+ */
 export class RecordsWriter {
   readonly #options: RecordsWriterOptions;
 
@@ -96,9 +106,9 @@ export class RecordsWriter {
   }
 
   /**
-   * Handles records that the store did not overwrite, because its own copy has a later revision. Such a record has
-   * changed meanwhile, or was written before a restore. Writes it again. If the database has no such revision, begins a
-   * new generation.
+   * Handles records that the store did not overwrite, because its own copy has a later revision. If the database has
+   * this revision, the record has changed meanwhile and is written again. Otherwise the database was restored from a
+   * backup, and a new generation (complete rewrite) begins.
    * @param stayed the highest revision among the copies in the store
    */
   async #replaceLost(stayed: number, names: readonly string[]): Promise<void> {

@@ -6,8 +6,8 @@ import { keyEntry, merchantEntry, recordPrefixes, storedKeys, unknownNames } fro
 export const pageLength = 500;
 
 /**
- * Yields every record of the database in pages, merchants first. Reads each page only when the caller needs it, so that
- * it is current.
+ * Yields every record of the database in pages, merchants first. Reads a page at the moment when the caller requests
+ * it, so that its records are current.
  */
 export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {
   for (let after = ''; ;) {
@@ -39,7 +39,10 @@ export interface NamesPage {
   readonly unknown: readonly string[];
 }
 
-/** Yields pages of the names in the store, with those that the database does not have. The last page may be empty. */
+/**
+ * Yields the record names (Redis keys) in the store page by page, and which of them the database does not have. The
+ * last page may be empty.
+ */
 export async function* unknownStoreNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {
     let page: string[] = [];

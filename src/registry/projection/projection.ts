@@ -17,13 +17,13 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  /** Creates the name of a new generation, which is one complete rewrite of the store. */
+  /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
   /** The maximum time for which a gateway may use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
   /** As in `ContinuityOptions`. */
   readonly untilReported?: () => Promise<void>;
-  /** Called between two batches; if it returns true, the run stops. */
+  /** Called between two batches; if it returns true, `run` stops after the current batch. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;
   /** Called after each published change. */
@@ -33,9 +33,9 @@ export interface ProjectionOptions extends LeaseOptions {
 const nothing = { names: [], revision: 0 };
 
 /**
- * Projection: writes the database's records to the store. Each step is idempotent, and the outbox keeps a change until
- * it is published, so a crash loses nothing. If the store is not in its recorded state, all records are rewritten in a
- * new generation.
+ * Writes the database's records to the store. The outbox (table of changes to write) keeps a change until it is
+ * published, so a crash loses nothing. If the store is not in its recorded state, all records are rewritten (a new
+ * generation).
  */
 export class Projection {
   readonly #options: ProjectionOptions;
@@ -51,8 +51,8 @@ export class Projection {
   readonly #opening: Opening;
   #isHolder = false;
   /**
-   * The connection epoch in which this process began to write; null before that. The epoch changes when the connection
-   * may lead to another Redis server.
+   * The epoch of the connection in which this process began to write; null before that. The epoch is a number that
+   * changes when the connection may lead to another Redis server.
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
@@ -88,8 +88,9 @@ export class Projection {
   }
 
   /**
-   * The connection epoch in which this process has the lease and found the store consistent with the database; null
-   * otherwise. The epoch changes when the connection may lead to another Redis server.
+   * A number of the connection (epoch) if this process holds the lease (the right to write to the store) and found
+   * store and database consistent; otherwise null. The number changes when the connection may lead to another Redis
+   * server.
    */
   get settledIn(): number | null {
     return this.#settledIn;
@@ -100,7 +101,7 @@ export class Projection {
     return this.#hasReachedStore;
   }
 
-  /** Milliseconds until the next scheduled run; null if none is scheduled. */
+  /** Milliseconds until the wait for unknown gateways ends, when `run` must be called; null without such a wait. */
   get dueIn(): number | null {
     return this.#opening.dueIn;
   }
@@ -125,7 +126,7 @@ export class Projection {
     }
   }
 
-  /** Releases the lease so that another process can project. */
+  /** Releases the lease, so that another process can write to the store. */
   async end(): Promise<void> {
     this.#unsettle();
     await this.lease.giveUp();
@@ -133,15 +134,15 @@ export class Projection {
 
   async #run(): Promise<void> {
     const { database, store } = this.#options;
-    // Checks the store before taking the lease: a registry without access to Redis must not keep the lease from one
-    // with access.
+    // Checks the store before taking the lease (the right to write to it). A registry without access to Redis must not
+    // block one that has access.
     this.#hasReachedStore = false;
     // Checks the memory policy first, because `snapshot()` fails on a full Redis.
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Also runs before taking the lease. A registry with a wrong secret must not keep the lease from one with the right
-    // secret.
+    // Also runs before taking the lease: a registry with a wrong secret for sealing records must not block one with the
+    // right secret.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -149,7 +150,8 @@ export class Projection {
       this.#unsettle();
       return;
     }
-    // Reads the store again: the previous lease holder may have changed it since the first snapshot.
+    // If this process has just taken the lease, reads the store again: the previous holder may have changed it since
+    // the first snapshot.
     const snapshot = this.#isHolder ? before : await store.snapshot();
     this.#isHolder = true;
     if (snapshot.servers.length === 0)
@@ -172,8 +174,8 @@ export class Projection {
   }
 
   /**
-   * Continues with a store in its recorded state.
-   * @returns its meta record; null if another process now writes to the store
+   * Continues with a store that is in its recorded state.
+   * @returns the meta record (the store's description); null if another process now writes to the store
    */
   async #goOn(snapshot: StoreSnapshot, history: History): Promise<MetaRecord | null> {
     if (!(await this.#sealing.begin(history))) return null;
@@ -184,7 +186,7 @@ export class Projection {
 
   /**
    * Handles requests, repairs records, and writes and publishes all pending changes.
-   * @returns false if this process has lost the lease, or the store has changed
+   * @returns false if another process now writes to the store, or the store is no longer in its recorded state
    */
   async #drain(epoch: number | null): Promise<boolean> {
     const { database, store, session, onPublished } = this.#options;
@@ -193,8 +195,8 @@ export class Projection {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const asked = await this.#asked.reply((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
-      // Repairs records before changes are written: the writer would take a forged later revision for a change that the
-      // database has lost.
+      // Repairs records before it writes changes. Otherwise the writer would treat a forged record with a later
+      // revision as a change that the database has lost.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
       if (batch === null && (step === 'more' || asked === 'more')) continue;
@@ -211,12 +213,13 @@ export class Projection {
       published = position;
       session.notify(); // the process that made the change waits for this
       onPublished?.();
-      // Returns even while changes keep arriving, because the next run has to end the wait for unknown gateways.
+      // Returns when the wait for unknown gateways (see `Opening`) is over, because the next run ends it. Without this,
+      // a steady flow of changes would prolong the wait.
       if (this.dueIn === 0) return true;
     }
   }
 
-  /** Rewrites all records in a new generation. @returns whether this process still holds the lease */
+  /** Rewrites all records (a new generation). @returns false if the rewrite was stopped or the lease was lost */
   async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;
     const loss = await this.#continuity.assess(snapshot, before);

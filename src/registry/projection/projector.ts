@@ -73,26 +73,31 @@ export class Projector {
     this.#isWanted = true;
     this.#running ??= this.#passes().finally(() => {
       this.#running = null;
-      // `wake()` may have been called while the last pass ended. Without this it would wait for the next poll.
+      // `wake()` may have been called while the last pass ended. Without this check, the pass that it requested would
+      // start only at the next poll.
       if (this.#shouldGoOn()) this.wake();
     });
   }
 
   /**
-   * Call this after a change of this process. It also notifies other processes, because another one may hold the lease.
+   * Call this after a change of this process. It also notifies other processes, because another one may hold the lease
+   * (the right to write to the store).
    */
   changed(): void {
     this.#session.notify();
     this.wake();
   }
 
-  /** Call this when the store is reachable again. Retries without the remaining pause. */
+  /** Call this when the store is reachable again. Starts a pass at once, without the rest of the retry pause. */
   storeFound(): void {
     this.#failuresInRow = 0;
     this.wake();
   }
 
-  /** Resolves at the next published change, or at the end of the next run of the projection, even a failed one. */
+  /**
+   * Resolves when the next change is published, or when the next pass (run of the projection) ends. A failed pass
+   * counts too.
+   */
   nextPass(): Promise<void> {
     if (this.#next === null) {
       let ended = (): void => undefined;
@@ -102,7 +107,7 @@ export class Projector {
     return this.#next.pass;
   }
 
-  /** Whether the last run of the projection failed. The content of the store is then unknown. */
+  /** Whether the last pass (run of the projection) failed. The content of the store is then unknown. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
@@ -122,12 +127,15 @@ export class Projector {
     return this.#projection.repairCounts;
   }
 
-  /** The state of the projection, for the roster, which only the process that writes to the store maintains. */
+  /**
+   * The state of the projection. The roster (list of gateways) reads it, because only the process that writes to the
+   * store may change the roster.
+   */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }
 
-  /** Stops after the current batch and releases the lease. */
+  /** Stops after the current batch and releases the lease (the right to write to the store). */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();
@@ -152,8 +160,8 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when a gateway requests records, at most once per interval. Does nothing during a rebuild, which
-   * handles requests between two pages.
+   * Starts a pass when a gateway requests records, at most once per interval. Does nothing during a rebuild: the
+   * rebuild itself handles requests between two pages.
    */
   #onAsk(): void {
     if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;

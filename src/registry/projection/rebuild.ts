@@ -16,13 +16,13 @@ export interface RebuildOptions {
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish' | 'keep'>;
   readonly writer: RecordsWriter;
-  /** Creates the name of a new generation, which is one complete rewrite of the store. */
+  /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
   /** Called between two batches; if it returns false, the rebuild stops. */
   readonly mayGoOn: () => Promise<boolean>;
   /** Replies to gateways that request records. Returns false if another process now writes to the store. */
   readonly replyToAsks: () => Promise<boolean>;
-  /** Called with the new generation before the first write. */
+  /** Called before the first write, with the id of the new generation (complete rewrite of the store). */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
 }
@@ -35,9 +35,9 @@ export interface Rebuilt {
 }
 
 /**
- * Rewrites the whole store: begins a generation, writes each record, deletes unknown records, then marks the store
- * complete. Valid records stay readable throughout. New changes are written meanwhile but published at the end, because
- * gateways that see a revision rely on all records up to it.
+ * Rewrites the whole store (a new generation): writes each record, deletes unknown records, and finally marks the store
+ * as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once but
+ * published at the end: when a revision is published, gateways rely on all records up to it.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -69,10 +69,11 @@ export class Rebuild {
     if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
-    // An earlier rebuild may have stopped after it raised the revision. Comparing revisions then no longer shows that
-    // the database lacks changes.
+    // An earlier rebuild may have stopped after it raised the database's revision to that of the store. Comparing
+    // revisions then no longer shows that the database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Runs before the first write, which would delete the only traces of lost changes, in the store and the gateways.
+    // Runs before the first write: writing deletes the records in the store and in gateways that show which changes
+    // were lost.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
@@ -82,8 +83,8 @@ export class Rebuild {
       replicas: Math.max(snapshot.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Marks only an empty store as being filled. Otherwise gateways that can still use the old records would request
-    // each one.
+    // Marks the store as being filled if it is empty. In a store with old records this mark would be harmful: gateways
+    // would request each record, although they can still use the old ones.
     const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
@@ -102,7 +103,8 @@ export class Rebuild {
   }
 
   /**
-   * After a page: checks that this process still holds the lease, then writes pending changes.
+   * Called after each page. Checks that this process still holds the lease (the right to write to the store), and
+   * writes pending changes.
    * @returns whether to continue
    */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
@@ -132,7 +134,10 @@ export class Rebuild {
   }
 }
 
-/** Whether the meta record, which describes the store, exists and names the generation of a complete store. */
+/**
+ * Whether the meta record (the store's description) exists and names a generation. It does so only if the store is
+ * complete.
+ */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;
 }

@@ -37,13 +37,13 @@ function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   return isOlder(stored, value) ? 'older' : 'forged';
 }
 
-/** Whether a client without permission wrote the record. Other causes, such as eviction, are harmless. */
+/** Whether another client must have written the record. `missing` and `layout` have harmless causes. */
 function isForgery(cause: RepairCause): boolean {
   return cause !== 'missing' && cause !== 'layout';
 }
 
 /**
- * Whether a change that is still in the outbox may explain the difference.
+ * Whether a change in the outbox (not yet written to the store) may explain the difference.
  * @param value the record according to the database
  */
 function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
@@ -113,14 +113,14 @@ export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
   readonly #sweep: RecordSweep;
   readonly #pause: RepairPause;
-  /** Whether this process does not repair, because another one writes to the store. */
+  /** True while another process writes to the store. This process then repairs nothing. */
   #isResting = true;
   /** Whether some records are taken from the queue but not yet compared and repaired. */
   #isComparing = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
-  /** Names of the records that already have an event in the current ten minutes. */
+  /** Names of the records for which a `record.forged` event was stored in the current ten minutes. */
   #noted = new Set<string>();
   #notedSince = -Infinity;
   /** A sample of the repairs since the last log line. */
@@ -144,7 +144,7 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared with the database, and every later notification was processed. */
+  /** Whether all records were compared with the database, and every later Redis notification was processed. */
   get isComplete(): boolean {
     const { watched } = this.#options.store;
     if (watched === null) return true;
@@ -159,14 +159,14 @@ export class RecordRepairs {
   }
 
   /**
-   * Compares and repairs one page of records: first those with a notification, otherwise the next page of the sweep.
+   * Compares and repairs one page: first records that Redis reported as changed, otherwise the next part of the sweep.
    * @param epoch identifies the Redis server on which the store was found consistent with the database
    * @param sweeps whether to continue the sweep; false while changes are pending
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
-    // Stays true after an exception, so that the store counts as incomplete until the next comparison.
+    // An exception skips this line. The store then counts as incomplete until the next comparison.
     this.#isComparing = false;
     return step;
   }
@@ -187,13 +187,13 @@ export class RecordRepairs {
     return 'idle';
   }
 
-  /** Like `step` for these records, also while repairs are paused. @returns false if the result was `lost` */
+  /** Compares and repairs these records, even while repairs are paused. @returns false if the result was `lost` */
   async restore(entries: readonly StoreEntry[], epoch: number | null): Promise<boolean> {
     const { watched } = this.#options.store;
     return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
-  /** During a pause, repairs a few missing records to find out whether Redis then still evicts records. */
+  /** During a pause, repairs a few missing records to test whether this still makes Redis evict others. */
   async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
@@ -231,8 +231,8 @@ export class RecordRepairs {
   }
 
   /**
-   * Omits records whose difference a pending change explains. Keeps a forged record with a later revision: otherwise
-   * the writer would take it for a change that the database has lost.
+   * Omits records whose difference a pending change explains, but not a forged record with a later revision: the writer
+   * would treat it as a change that the database has lost.
    */
   async #withoutWaiting(differences: readonly RecordDifference[]): Promise<RecordDifference[]> {
     const names = differences.map(({ name }) => name).filter(canBeKnown);
@@ -249,7 +249,7 @@ export class RecordRepairs {
 
   /**
    * Counts and logs the repairs and stores events for forgeries.
-   * @returns whether this process still holds the lease
+   * @returns whether this process still holds the lease (the right to write to the store)
    */
   async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
@@ -264,7 +264,7 @@ export class RecordRepairs {
     }
     this.#log();
     const { revision } = await readHistory(database);
-    // If another process holds the lease by now, the outbox makes it write these records again.
+    // If another process holds the lease by now, `finish` makes that process write these records again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
     const common = { at: clock.now(), author: registryAuthor, revision };
     return lease.finish(written, async (transaction) => {

@@ -11,14 +11,15 @@ export interface SweepOptions {
 }
 
 /**
- * Normal rate. With 500 names per page, the sweep compares a million records, and then their names in the store, in 34
- * minutes.
+ * Normal rate. At 500 records per page, a sweep of a million records takes 34 minutes: 17 for the records of the
+ * database, and 17 for the names in the store.
  */
 const pagesPerSecond = 2;
-/** Rate after lost notifications, so that an unnoticed change is found within minutes. */
+/** Rate after Redis notifications were lost, so that a change without a notification is found within minutes. */
 const hastyPagesPerSecond = 20;
 /**
- * Pause between two sweeps: a sweep of a small store ends early, and the next one would scan all names in Redis again.
+ * Pause between two sweeps (scans of all records). Without it, sweeps of a small store would scan all names in Redis
+ * continuously.
  */
 const betweenSweepsMilliseconds = 60_000;
 
@@ -33,14 +34,17 @@ export class RecordSweep {
   #began = -Infinity;
   #allowance = 0;
   #allowedAt = -Infinity;
-  /** Number of remaining sweeps at the higher rate: the running one, if any, and a complete one. */
+  /**
+   * Number of sweeps still to run at the higher rate. If notifications are lost during a sweep, it is 2: the rest of
+   * that sweep, and a complete one.
+   */
   #hasty = 1;
 
   constructor(options: SweepOptions) {
     this.#options = options;
   }
 
-  /** Whether notifications were lost since the last complete sweep began. */
+  /** Whether notifications of Redis were lost since the last complete sweep (scan of all records) began. */
   get isHasty(): boolean {
     return this.#hasty > 0;
   }
@@ -50,7 +54,7 @@ export class RecordSweep {
     this.#hasty = this.#records === null ? 1 : 2;
   }
 
-  /** Starts the sweep again from the beginning. */
+  /** Starts the scan of all records again from the beginning. */
   restart(): void {
     this.#records = null;
     this.#names = null;
@@ -58,8 +62,8 @@ export class RecordSweep {
   }
 
   /**
-   * Returns the next page with the current values of the database. Null if no page is due; `done` at the end of a
-   * sweep.
+   * Returns the next page with the current values of the database. Null if no page is due yet; `done` at the end of a
+   * sweep (scan of all records).
    */
   async next(): Promise<readonly StoreEntry[] | 'done' | null> {
     const { database, store, monotonic } = this.#options;
@@ -111,7 +115,7 @@ class NamesAhead {
     this.#read();
   }
 
-  /** Returns a page of names: empty at the end, null while the page is being read. @throws the store's error */
+  /** Returns a page of record names: empty at the end, null while the page is being read. @throws the store's error */
   take(): readonly string[] | null {
     if (this.#failure !== null) throw this.#failure;
     if (this.#names.length < pageLength && !this.#hasEnded) return null;

@@ -5,7 +5,7 @@ export interface RepairPauseOptions {
   readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
-  /** Called at the end of a pause, so that the sweep finds the skipped records. */
+  /** Called at the end of a pause. The caller then scans all records again and repairs those that the pause skipped. */
   readonly onEnded: () => void;
 }
 
@@ -15,8 +15,8 @@ export const repairPausedWarning =
   'raise maxmemory, then set maxmemory-policy noeviction';
 
 /**
- * Maximum time between two consecutive batches of repairs. If repairs cause evictions, the next batch follows within a
- * second.
+ * Two batches of repairs count as consecutive if at most this time passes between them. If repairs cause evictions, the
+ * next batch follows within a second.
  */
 const mostBetweenBatchesMilliseconds = 10_000;
 const firstPauseMilliseconds = 10_000;
@@ -25,8 +25,8 @@ const triedRecords = 10;
 
 /**
  * A full Redis with an `allkeys-*` policy evicts as much as is written, so repairs would cause evictions and further
- * repairs endlessly. This pauses repairs of missing records after two consecutive batches with evictions. Evictions are
- * counted between batches, because reads also use Redis memory.
+ * repairs endlessly. This pauses repairs of missing records after two consecutive batches with evictions. Also counts
+ * evictions between two batches, because reads use memory too and may evict records.
  */
 export class RepairPause {
   readonly #options: RepairPauseOptions;
@@ -46,12 +46,14 @@ export class RepairPause {
     this.#options = options;
   }
 
-  /** Whether missing records are skipped for now. */
+  /** Whether repairs skip missing records for now. Changed records are repaired even then. */
   get isPaused(): boolean {
     return this.#until !== null;
   }
 
-  /** Whether to try a repair: after the pause, or at once if Redis' memory settings have changed. */
+  /**
+   * During a pause: whether to try a repair now. True if the pause is over, or if Redis' memory settings have changed.
+   */
   get isTrialDue(): boolean {
     if (this.#until === null) return false;
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
@@ -77,7 +79,7 @@ export class RepairPause {
     if (!differences.some(isMissing)) return;
     const hasEvicted = await this.#countEvictions();
     if (this.isPaused) {
-      // The repaired records are in the store again, so the list of missing ones is outdated.
+      // The skipped records were just repaired, so they are no longer missing.
       this.#skipped.clear();
       if (hasEvicted) this.prolong();
       else this.end();
@@ -114,7 +116,7 @@ export class RepairPause {
     this.#settings = this.#currentSettings;
   }
 
-  /** @returns whether Redis evicted keys during this batch, or since the batch before it */
+  /** @returns whether Redis evicted keys during this batch, or since the previous one if that was a short time ago */
   async #countEvictions(): Promise<boolean> {
     const { eviction, monotonic } = this.#options;
     const isNext = monotonic() - this.#countedAt < mostBetweenBatchesMilliseconds;
@@ -139,8 +141,9 @@ function isMissing({ isStored }: RecordDifference): boolean {
 const remedy = 'set maxmemory-policy noeviction, and maxmemory to more than all records need';
 
 /**
- * Checks the memory policy of Redis. An evicted record seems never to have existed, so a starting registry refuses a
- * Redis that may evict records. A registry that already writes continues, because revocations are more important.
+ * Checks the memory policy of Redis. An evicted record seems never to have existed, so a registry does not begin to
+ * write to a Redis that may evict records. A registry that already writes continues, because it must still write
+ * revocations.
  */
 export class EvictionGuard {
   readonly #store: Pick<RecordsStore, 'memory'>;

@@ -27,11 +27,11 @@ const howToSeal =
 
 /**
  * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
- * secrets that may have sealed records. So it recognises a store that another client wrote.
+ * secrets with which records are sealed. If the store is not sealed with one of them, another client wrote it.
  */
 export class Sealing {
   readonly #options: SealingOptions;
-  /** The highest number of replicas in any meta record that this process has accepted. */
+  /** The highest number of replicas in any meta record (the store's description) that this process has accepted. */
   #replicas = 0;
 
   constructor(options: SealingOptions) {
@@ -53,7 +53,8 @@ export class Sealing {
   }
 
   /**
-   * Whether another client has written the meta record (the store's description) or replaced it with an earlier one.
+   * Whether another client has written the meta record (the store's description) or replaced it with an earlier
+   * version. Without seals this cannot be detected, so the result is false.
    */
   isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;
@@ -62,15 +63,16 @@ export class Sealing {
   }
 
   /**
-   * Removes the meta record from the snapshot if it should be sealed but is not, because any client could have written
-   * it.
+   * Removes the meta record from the snapshot if the record should be sealed (authenticated) but is not: any client
+   * could have written it.
    */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
 
   /**
-   * Accepts a store that has lost nothing. Rewrites the meta record if its seal or content is wrong.
+   * Called for a store that has lost nothing. Rewrites the meta record (the store's description) if its seal or content
+   * is wrong.
    * @returns the current meta record of the store
    */
   async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {
@@ -83,10 +85,10 @@ export class Sealing {
       const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
-      // Skips the write if a change is published but not yet recorded: `complete` would set the published revision
-      // back.
+      // Skips the write if a change is published in the store but not yet noted in the database: `complete` would set
+      // the published revision back.
       if (snapshot.revision !== published?.revision) return snapshot.meta;
-      // Stores the number of replicas, which gateways need because another replica may be promoted.
+      // Gateways need the number of replicas, because each replica may be promoted to master.
       const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(snapshot, history)) await store.complete(meta, published);
       return meta;
@@ -102,8 +104,9 @@ export class Sealing {
   }
 
   /**
-   * Stores the id of the current secret before any record is sealed with it.
-   * @returns whether this process still holds the lease
+   * Stores the id of the current secret before any record is sealed with it: without the id, this store would seem to
+   * be written by another client.
+   * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {
     const { store, lease } = this.#options;
@@ -113,14 +116,15 @@ export class Sealing {
   }
 
   /**
-   * Seals every record with the current secret, in the same generation. Writes the meta record last, because gateways
-   * with the secret trust the store only once that record is sealed.
+   * Seals (authenticates) every record with the current secret, without a new generation. Writes the meta record last,
+   * because its seal states that all records are sealed.
    * @returns whether this process still holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;
     const [own] = store.sealIds;
-    // Does nothing during the wait for unknown gateways: that wait would not end while records are written.
+    // Does nothing during the wait for unknown gateways (see `Opening`): while this function writes records, nothing
+    // would end that wait.
     if (own === undefined || sealedBy.join() === own || !isOpen) return true;
     logger?.info({ sealedBy, secret: own }, 'sealing every record with the current secret');
     for await (const entries of storedPages(database)) {
@@ -136,7 +140,10 @@ export class Sealing {
     return isKept;
   }
 
-  /** Whether the meta record may be written. A sealed meta record states that all records are sealed. */
+  /**
+   * Whether the meta record (the store's description) may be written. With a secret, writing seals it, and its seal
+   * states that all records are sealed. So it may not be written before they are.
+   */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);
   }

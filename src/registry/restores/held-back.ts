@@ -17,13 +17,13 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
- * Deactivates ("holds back") each key and merchant that the source has with a later revision and fewer rights than the
- * database. Otherwise every key revoked since the backup would be valid again after a restore. Such a record stays
- * inactive until an operator lifts it.
+ * Deactivates ("holds back") each key and merchant of the database that has fewer rights and a later revision in the
+ * source. Otherwise every key revoked since the backup would be valid again after a restore. The record stays inactive
+ * until an operator reactivates it ("lift").
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared changes up to this revision may have been made before the database was compared; 0 if there are no
- * such changes
+ * @param uncompared revisions up to this one may exist twice, in the source and in the restored database, so they show
+ * no order (see `laterRecords`); 0: no such revisions
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -52,7 +52,7 @@ export async function holdBack(
   });
 }
 
-/** Returns one page of the keys and merchants that a restore keeps inactive, newest first. */
+/** Returns one page of the keys and merchants that stay inactive after a restore, newest first. */
 export async function listHeldBack(database: RegistryDatabase, paging: Paging): Promise<Page<HeldBack>> {
   const { offset, limit } = rangeOf(paging);
   const held = database.selectFrom('held_back');
@@ -169,15 +169,15 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 }
 
 /**
- * Returns the status to store. A malformed record may have a status that the admin API does not allow, and the database
- * would reject its row. `INACTIVE` replaces such a status, so that the comparison can continue.
+ * Returns the status to store. A malformed record may have a status that the database would reject, which would stop
+ * the comparison. `INACTIVE` replaces such a status.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
   return statusForm.test(known) ? known : 'INACTIVE';
 }
 
-/** Returns the column for the time of a status change. Returns no column if only another field changes. */
+/** Returns the new time of the status change if the status changes; otherwise no column, so the stored time stays. */
 function statusChange(
   before: { readonly status: string },
   status: string,
@@ -193,7 +193,8 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // If the record is already held back, keeps the state from the first restore, to which lifting returns.
+    // If the record is already held back (inactive since an earlier restore), keeps the stored state: reactivation
+    // returns to the state before the first restore.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

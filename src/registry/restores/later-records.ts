@@ -7,22 +7,28 @@ import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A key whose record in another source has a later revision than the database, and fewer rights. */
+/**
+ * A key whose record in the store, or in a gateway's report, has a later revision and fewer rights than its row in the
+ * database.
+ */
 export interface LaterKey {
   readonly row: StoredKey;
   readonly record: KeyRecord;
 }
 
-/** A merchant whose record in another source has a later revision than the database, and fewer rights. */
+/**
+ * A merchant whose record in the store, or in a gateway's report, has a later revision and fewer rights than its row.
+ */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
   readonly record: MerchantRecord;
 }
 
 /**
- * Finds the records that are inactive or expire earlier because of a change that this database lacks.
- * @param uncompared the restored database may have assigned revisions up to this one a second time. If a row has an
- * unpublished change up to this revision, the source's record counts as later
+ * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because of a
+ * change that the database lacks.
+ * @param uncompared the restored database may have assigned revisions up to this one a second time, so comparing them
+ * shows nothing. If a row has an unpublished change up to this revision, the entry counts as later
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -56,7 +62,7 @@ export async function laterRecords(
   };
 }
 
-/** Returns the names of the records that have an unpublished change up to this revision. */
+/** Returns the names of the entries that have an unpublished change (one in the outbox) up to this revision. */
 async function waitingNames(
   database: RegistryDatabase,
   entries: readonly StoreEntry[],

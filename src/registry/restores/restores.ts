@@ -6,7 +6,7 @@ import { holdBack } from './held-back.js';
 /** The maximum number of stored restores. Older ones are deleted. */
 export const mostRestores = 100;
 const pageLength = 500;
-/** The lifetime of a gateway's report of inactive records in the store: 24 hours. */
+/** A gateway reports the inactive records that it knows. This is how long its report stays in the store: 24 hours. */
 const reportMilliseconds = 86_400_000;
 
 /** Dependencies of the functions that handle a restored database. */
@@ -17,8 +17,9 @@ export interface RestoreOptions {
 }
 
 /**
- * Stores a restore: the database may lack all changes after its newest event.
- * @param isCertain whether another source knows a change that the database lacks
+ * Stores that the database was, or may have been, restored from a backup. It may lack all changes after its newest
+ * event.
+ * @param isCertain whether the store or a gateway has a change that the database lacks
  */
 export async function noteRestore({ database, clock }: RestoreOptions, isCertain: boolean): Promise<void> {
   const { newest } = await database
@@ -36,8 +37,8 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Deactivates each key and merchant that is inactive in the store with a later revision than in the database.
- * @param uncompared see `holdBack`
+ * Deactivates each key and merchant that has fewer rights and a later revision in the store than in the database.
+ * @param uncompared revisions up to this one may exist twice, see `holdBack`
  * @param mayGoOn called between two pages; if it returns false, the function stops
  * @returns the number of deactivated records; null if it was stopped
  */
@@ -68,8 +69,8 @@ export async function holdBackFromStore(
 
 /**
  * Deactivates each key and merchant that a gateway reports as inactive with a later revision than the database has.
- * Then deletes the reports.
- * @param uncompared see `holdBack`
+ * Finally deletes the reports.
+ * @param uncompared revisions up to this one may exist twice, see `holdBack`
  * @returns the number of deactivated records
  */
 export async function holdBackFromReports(
@@ -94,8 +95,9 @@ export async function holdBackFromReports(
 }
 
 /**
- * Handles reports that arrive after the rebuild, from gateways that could not reach the store before. If no restore is
- * recent, the database lacks no changes, so only deletes the reports.
+ * Handles reports of inactive records that arrive after the rebuild, from gateways that could not reach the store
+ * before. If no restore was found in the last 24 hours, the database lacks no changes, and the reports are only
+ * deleted.
  * @returns the number of deactivated records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {

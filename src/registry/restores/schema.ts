@@ -12,8 +12,8 @@ export const restoreSchema = Type.Object({
    */
   unknownSince: Type.Union([moment, Type.Null()]),
   /**
-   * True if another source has a change that the database lacks. False if no other source is left, so that the database
-   * may be complete.
+   * True if the store or a gateway has a change that the database lacks. False if neither has such a change: the
+   * database may still be complete.
    */
   certain: Type.Boolean(),
 });

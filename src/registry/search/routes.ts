@@ -12,7 +12,7 @@ import { type Found, foundSchema, searchQuery } from './schema.js';
 /** Most results of each kind. */
 const mostOfKind = 5;
 
-/** Adds the route that finds the records that an id, a name or an address belongs to. */
+/** Adds the route that finds records by an id, a name or an IP address. */
 export const searchRoutes: Routes = (app, { database }) => {
   app.get(
     '/search',
@@ -32,7 +32,7 @@ export const searchRoutes: Routes = (app, { database }) => {
 
 type Finder = (database: RegistryDatabase, text: string, memberOf: string | null) => Promise<Found[]>;
 
-/** The search functions. Each query uses an index, except the search for the names of merchants. */
+/** The search functions. Each query uses an index, except the search for a part of a merchant's name. */
 const finders: readonly { readonly permission: Permission; readonly find: Finder }[] = [
   { permission: 'merchants:read', find: findMerchants },
   { permission: 'keys:read', find: findKeys },

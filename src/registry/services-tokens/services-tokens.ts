@@ -15,11 +15,11 @@ export interface ServicesTokenKey {
 export interface ServicesTokenClaims {
   readonly caller: Caller;
   readonly permissions: readonly WalletPermission[];
-  /** Those of `permissions` whose use requires a reason. */
+  /** The permissions in `permissions` whose use requires a reason. */
   readonly reasonFor: readonly WalletPermission[];
-  /** Amounts above which funding needs approval; null: no amount does. */
+  /** Amounts above which funding needs approval; null: no amount needs approval. */
   readonly fundingLimits: FundingLimits | null;
-  /** The only funding that the token permits by approval; null without an approved request. */
+  /** The one approved funding that the token permits above the limits; null if the caller named no approved request. */
   readonly approved: Funding | null;
   readonly id: string;
   /** The time in milliseconds since 1970. */
@@ -27,8 +27,8 @@ export interface ServicesTokenClaims {
 }
 
 /**
- * Signs a token by which the services recognise an administrator. It expires after 5 minutes, or earlier with the
- * caller's own credential.
+ * Signs a token by which the services recognise an administrator. It expires after 5 minutes, or when the caller's own
+ * credential expires, if that is earlier.
  */
 export async function signServicesToken(
   { privateKey, keyId }: ServicesTokenKey,

@@ -16,8 +16,9 @@ export type Account =
   { readonly administrator: Administrator; readonly events: readonly NewEvent[] } | { readonly cause: string };
 
 /**
- * Finds the administrator with the person's `iss` and `sub`, and stores the roles that the claims give. Creates an
- * administrator for an unknown person with roles. Without `registry.oidc.roles`, the stored roles apply.
+ * Finds the administrator with the person's `iss` and `sub`, and stores the roles that result from the claims. Creates
+ * an administrator for an unknown person whose claims give a role. Without `registry.oidc.roles`, the stored roles
+ * apply.
  *
  * @param expected the administrator's id if a sign-in is refreshed; null for a new sign-in
  */
@@ -66,7 +67,7 @@ async function changed(
   grant: Grant,
   now: number,
 ): Promise<Account> {
-  // The administrator's existing tokens would otherwise get access to another merchant.
+  // Rejects a changed merchant: the administrator's existing tokens would otherwise get access to it.
   if (grant.merchantId !== before.merchantId) return { cause: 'other-merchant' };
   const isSame = grant.roles.toSorted().join() === before.roles.toSorted().join();
   if (isSame) return { administrator: before, events: [] };
@@ -90,6 +91,6 @@ const reserved = new Set(['bootstrap', 'registry', 'unknown', 'admin']);
 async function unusedName(transaction: RegistryDatabase, wanted: string, id: string): Promise<string> {
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', wanted);
   const isUsed = reserved.has(wanted.toLowerCase()) || (await named.executeTakeFirst()) !== undefined;
-  // The end of a new id is random, so the second name is unused.
+  // A name that is in use gets the random end of the new id, so that it is unique.
   return isUsed ? `${wanted.slice(0, 47)}-${id.slice(-16).toLowerCase()}` : wanted;
 }

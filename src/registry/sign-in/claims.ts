@@ -2,14 +2,17 @@ import { createHash } from 'node:crypto';
 import { actorForm } from '../../rest/actor.js';
 import { isRole, roles as roleTable } from '../administrators/roles.js';
 
-/** One entry of `registry.oidc.roles`: a value of a claim, and the roles that it gives. */
+/**
+ * One entry of `registry.oidc.roles`: a claim (a field of the ID token), its value, and the roles that a person with
+ * this value gets.
+ */
 export interface RoleRule {
   readonly claim: string;
   readonly value: string;
   readonly roles: readonly string[];
 }
 
-/** The rules by which claims become roles, and the merchant of a member. */
+/** The rules that derive roles, and the merchant of a member, from the claims (fields) of an ID token. */
 export class ClaimRules {
   readonly #roles: readonly RoleRule[];
   readonly #merchant: string | null;
@@ -27,7 +30,7 @@ export class ClaimRules {
     ];
   }
 
-  /** Whether claims decide about roles. Otherwise the administrator's stored roles apply. */
+  /** Whether claims determine the roles. If not, the administrator's stored roles apply. */
   get decide(): boolean {
     return this.#roles.length > 0;
   }
@@ -40,7 +43,8 @@ export class ClaimRules {
     const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
     const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
     const members = roles.filter((role) => roleTable[role].isOfMember).length;
-    // Rejects claims that mix both kinds of roles. A wrong entry at the provider must not show a member all merchants.
+    // Rejects claims that mix roles of members with others, or do not fit the merchant. Otherwise a wrong entry at the
+    // provider could show a member all merchants.
     if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
     return { roles, merchantId };
   }
@@ -58,7 +62,10 @@ function has(given: unknown, value: string): boolean {
 
 const longestName = 56;
 
-/** Returns a display name for a new administrator, valid in `actorForm`. Only `iss` and `sub` identify the person. */
+/**
+ * Returns a display name for a new administrator, in a form that `actorForm` accepts. It need not be unique: `iss` and
+ * `sub` identify the person.
+ */
 export function nameIn(claims: Readonly<Record<string, unknown>>): string {
   const { preferred_username: username, sub } = claims;
   const text = typeof username === 'string' ? username.normalize('NFKD') : '';

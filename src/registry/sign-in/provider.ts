@@ -14,7 +14,10 @@ export interface ProviderOptions {
   readonly rules: ClaimRules;
 }
 
-/** The codes of a sign-in with a device: those that the person needs, and the one that the registry stores. */
+/**
+ * The codes of a sign-in with a device code (RFC 8628). The person needs `userCode` and a URI; the registry stores
+ * `deviceCode`.
+ */
 export interface DeviceCode {
   readonly deviceCode: string;
   readonly userCode: string;
@@ -41,8 +44,8 @@ export interface BrowserSecrets {
 /** Thrown if the provider or its response did not prove an identity. `reason` is a word for events, without secrets. */
 export class ProviderError extends Error {
   /**
-   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider's own refusal, whose OAuth
-   * error is `reason`. `invalid`: the response does not prove an identity.
+   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider refused; `reason` is its OAuth
+   * error code. `invalid`: the response does not prove an identity.
    */
   constructor(
     readonly kind: 'unavailable' | 'refused' | 'invalid',
@@ -57,10 +60,13 @@ const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
 const timeoutSeconds = 5;
 /** How long the discovered metadata stays cached, in milliseconds. openid-client caches signing keys itself. */
 const metadataMilliseconds = 60 * 60 * 1000;
-/** The accepted signature algorithms of ID tokens: only asymmetric ones. */
+/**
+ * The accepted signature algorithms of ID tokens. They are all asymmetric, because with a symmetric one the client
+ * secret could sign tokens.
+ */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
-/** How long ago a person may have signed in at the provider when a session of the console begins. */
+/** When a session of the console begins, the person's last sign-in at the provider may be at most this old. */
 const longestProofSeconds = 8 * 60 * 60;
 
 /** A client of one OpenID provider. Loads openid-client and the provider's metadata at the first sign-in. */
@@ -90,7 +96,7 @@ export class IdentityProvider {
     });
   }
 
-  /** Asks once whether the person has approved the sign-in. @throws ProviderError */
+  /** Asks the provider once whether the person has approved the sign-in. @throws ProviderError */
   async redeemDevice(deviceCode: string): Promise<Verified> {
     return this.#call(async (client, config) => {
       const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });
@@ -109,10 +115,11 @@ export class IdentityProvider {
     return this.#call(async (client, config) => {
       const url = client.buildAuthorizationUrl(config, {
         ...{ redirect_uri: redirectUri, state, nonce },
-        // Requests no refresh token, because a session of the console ends within hours.
+        // Leaves out the scope that requests a refresh token, because a session of the console ends within hours.
         scope: this.options.scope.split(' ').filter(isOnline).join(' '),
         ...{ code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' },
-        // `max_age` makes the provider say when the person last authenticated, and limits how long ago that was.
+        // `max_age` limits how long ago the person may have authenticated. It also makes the provider return that time
+        // (`auth_time`).
         ...(isProof ? { prompt: 'login', max_age: '0' } : { max_age: String(longestProofSeconds) }),
       });
       return url.href;
@@ -121,7 +128,7 @@ export class IdentityProvider {
 
   /**
    * Exchanges the code that a browser brings from the provider.
-   * @param callback the URL at which it arrived, with the configured origin
+   * @param callback the URL to which the provider sent the browser, with the configured origin
    * @returns the person, and when they last authenticated at the provider, in milliseconds since 1970; null if the
    * provider does not say
    * @throws ProviderError
@@ -225,7 +232,7 @@ const refusals = new Set(['authorization_pending', 'slow_down', 'access_denied',
 
 function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
-  // The error that the provider sent with the browser, for example because the person refused.
+  // The provider sent the browser back with an error, for example because the person refused.
   if (error instanceof client.AuthorizationResponseError) return new ProviderError('refused', wordIn(error.error));
   if (error instanceof client.ResponseBodyError) {
     if (refusals.has(error.error)) return new ProviderError('refused', error.error);
@@ -250,7 +257,7 @@ const mostBytes = 256 * 1024;
 
 /**
  * Fetches like `fetch`, but limits the body to 256 KiB, because a provider could otherwise exhaust the memory. Also
- * fails for a body that claims to be JSON and is not, because openid-client would report a truncated one as an invalid
+ * fails if the Content-Type is JSON but the body is not: openid-client would report a truncated body as an invalid
  * token.
  */
 async function boundedFetch(url: string, options: object): Promise<Response> {

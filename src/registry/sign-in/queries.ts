@@ -6,7 +6,7 @@ import type { SignInRow } from './sign-in-row.js';
 /** Limits of the sign-ins that wait for the person's approval: from one IP address, and in all. */
 const mostPendingOfSource = 20;
 const mostPending = 1000;
-/** How long after a refresh has begun another refresh of this sign-in gets a 409, in milliseconds. */
+/** After a refresh has begun, another refresh of the same sign-in gets a 409 during this time, in milliseconds. */
 export const refreshMilliseconds = 10_000;
 
 /** Deletes sign-ins and session tokens that ended before a time, in milliseconds since 1970. */
@@ -17,8 +17,8 @@ export async function deleteEnded(database: RegistryDatabase, before: number): P
 }
 
 /**
- * Lets one request at a time call the provider for a sign-in. Returns false while another request calls it, or has just
- * called it.
+ * Lets one request at a time call the provider for a sign-in.
+ * @returns false if another request has called the provider within the last `forMilliseconds`, or does so now
  */
 export async function claimTurn(
   database: RegistryDatabase,

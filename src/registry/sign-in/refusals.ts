@@ -7,7 +7,7 @@ export function asProblem(error: unknown): ProviderError {
   throw error;
 }
 
-/** Throws the refusal for an unavailable provider; rethrows an error that is not the provider's. */
+/** Throws the refusal for an unavailable provider. Rethrows the error unchanged if it is no ProviderError. */
 export function unavailable(error: unknown): never {
   asProblem(error);
   throw unavailableRefusal();

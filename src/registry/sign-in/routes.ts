@@ -17,7 +17,9 @@ export interface SignInSources {
   readonly provider: IdentityProvider | null;
 }
 
-/** Statuses of requests that are refused before their credential is checked. */
+/**
+ * Statuses of sign-ins that are refused before the credential is checked. These are counted, see `Attempts.refused`.
+ */
 const counts: ReadonlySet<number> = new Set([429, 503]);
 
 /** Adds the routes by which people sign in with an OpenID provider. All but `/sign-in/out` need no credential. */

@@ -3,7 +3,10 @@ import Type, { type Static } from '../../typebox/typebox.js';
 const moment = Type.String({ format: 'date-time' });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
 
-/** A sign-in that waits for the person's approval. No later response contains `handle`. */
+/**
+ * A sign-in that waits for the person's approval. `handle` is the secret with which the client continues it; only this
+ * response contains it.
+ */
 export const deviceSignInSchema = Type.Object({
   handle: Type.String(),
   verificationUri: Type.String(),
@@ -16,7 +19,10 @@ export const deviceSignInSchema = Type.Object({
 /** A sign-in that waits for the person's approval. */
 export type DeviceSignIn = Static<typeof deviceSignInSchema>;
 
-/** A session token, and the handle that refreshes it. `handle` is null if the provider issued no refresh token. */
+/**
+ * A session token, and the handle (secret) with which the client refreshes it. `handle` is null if the provider issued
+ * no refresh token.
+ */
 export const sessionSchema = Type.Object({
   token: Type.String(),
   expiresAt: moment,
@@ -29,7 +35,7 @@ export const sessionSchema = Type.Object({
 /** A session token, and the handle that refreshes it. */
 export type Session = Static<typeof sessionSchema>;
 
-/** The body of a request with a handle. */
+/** The body of a request with a handle, the secret with which a client continues its sign-in. */
 export const handleBody = Type.Object({
   handle: Type.String({
     pattern: /^[A-Za-z0-9_-]{43}$/,

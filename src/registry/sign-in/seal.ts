@@ -5,8 +5,8 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * Encrypts secrets of the provider for the database. The key is derived from the client secret, which the database does
- * not contain, so a stolen copy of it reveals no secret.
+ * Encrypts secrets of the provider for the database. The key is derived from the client secret. The database does not
+ * contain that secret, so a stolen copy of the database reveals nothing.
  */
 export class SecretSeal {
   readonly #key: Buffer;
@@ -19,7 +19,7 @@ export class SecretSeal {
 
   /**
    * Encrypts a secret.
-   * @param owner the id of the row that stores the result, which can be decrypted only for that row
+   * @param owner the id of the row that stores the result; decryption needs the same id
    */
   seal(secret: string, owner: string): string {
     const nonce = this.#random(nonceBytes);

@@ -16,7 +16,8 @@ export interface SignInRow {
   /** How long the client must wait between two requests. */
   interval_seconds: number;
   /**
-   * When the provider was last called for this sign-in, in milliseconds since 1970; 0: a request may call it at once.
+   * When a request last called the provider for this sign-in, in milliseconds since 1970. 0: the next request may call
+   * it at once.
    */
   polled_at: number;
   created_at: number;

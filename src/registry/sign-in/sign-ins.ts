@@ -24,7 +24,9 @@ const sessionMilliseconds = 15 * 60 * second;
 /** How long after a sign-in its session tokens can be refreshed. */
 const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
-/** How long an ended sign-in stays stored, so that a replay of its handle can be recognised. */
+/**
+ * How long an ended sign-in stays stored. During this time, a replay of its handle (the client's secret) is recognised.
+ */
 const keptMilliseconds = 24 * 60 * 60 * second;
 const handleBytes = 32;
 
@@ -38,7 +40,7 @@ export interface SignInOptions extends Pick<RegistryContext, 'database' | 'clock
 
 /**
  * Signs people in with a device code (RFC 8628). All state is in the database, so each request may reach another
- * replica. The database stores handles as digests, and the provider's secrets encrypted.
+ * replica. The database stores the hashes of handles (the clients' secrets), and the provider's secrets encrypted.
  */
 export class SignIns {
   readonly #options: SignInOptions;
@@ -73,7 +75,7 @@ export class SignIns {
     return { handle, verificationUri, verificationUriComplete, userCode, intervalSeconds, expiresInSeconds };
   }
 
-  /** Exchanges the handle of an approved sign-in for a session. @throws Refusal */
+  /** Exchanges the handle (secret) of an approved sign-in for a session token. @throws Refusal */
   async redeem(handle: string, author: Author): Promise<Session> {
     const { clock, provider } = this.#options;
     const row = await this.#find(handle, 'PENDING', author);
@@ -125,7 +127,7 @@ export class SignIns {
     } catch (error) {
       const { kind, reason } = asProblem(error);
       if (kind !== 'unavailable') throw await this.#fail(row, author, reason, ended());
-      // The next request may refresh at once.
+      // The provider is unavailable, so the next request may call it at once.
       await this.#update(row.id, { polled_at: 0 });
       throw unavailableRefusal();
     }
@@ -133,7 +135,7 @@ export class SignIns {
   }
 
   /**
-   * Ends the sign-in to which the caller's session token belongs. @throws Refusal 409 if the caller has no such token
+   * Ends the sign-in to which the caller's session token belongs. @throws Refusal 409 if the caller uses another token
    */
   async end(caller: Caller, author: Author): Promise<void> {
     const { database, provider } = this.#options;
@@ -214,8 +216,8 @@ export class SignIns {
   }
 
   /**
-   * Finds the sign-in of a handle. A handle that was already replaced ends its sign-in: two clients have it, so one may
-   * have stolen it.
+   * Finds the sign-in of a handle (the client's secret). Each use replaces the handle. If a client sends a replaced
+   * one, the sign-in ends: two clients have that handle, so one may have stolen it.
    */
   async #find(handle: string, status: 'PENDING' | 'ACTIVE', author: Author): Promise<Row> {
     const { database } = this.#options;
@@ -224,15 +226,14 @@ export class SignIns {
     const row = await rows.where('digest', '=', digest).executeTakeFirst();
     if (row?.status === status) return row;
     const former = row ?? (await rows.where('former_digest', '=', digest).executeTakeFirst());
-    // Two commands of one person may refresh at once. The second gets an error, after which it reads the token file
-    // again.
+    // Two commands of one person may refresh at once. The second one gets an error and reads the token file again.
     if (former?.status === 'ACTIVE' && status === 'ACTIVE' && (await isFresh(this.#options, former)))
       throw refreshRunning();
     if (former?.status === 'ACTIVE') throw await this.#fail(former, author, 'replayed-handle', ended());
     throw await this.#fail(null, author, former === undefined ? 'unknown-handle' : 'ended', ended());
   }
 
-  /** Stores the event of a failed sign-in, and ends the sign-in. Returns the refusal to throw. */
+  /** Stores the event of a failed sign-in, and ends the sign-in if it is known. Returns the error to throw. */
   async #fail(row: Row | null, author: Author, cause: string, refusal: Refusal): Promise<Refusal> {
     const wait = row === null ? this.#options.attempts.failed(author.source ?? '') : null;
     if (wait !== null) return new Refusal(429, 'Too many failed attempts from this address', [], 'too_many_attempts');

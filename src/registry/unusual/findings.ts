@@ -21,7 +21,7 @@ export interface FindingFilter {
   readonly rule?: string | undefined;
   /** `open`: without a decision, or with the decision `look`. */
   readonly status?: 'open' | 'answered' | undefined;
-  /** Limits the findings to this merchant, for its members; null: no limit. */
+  /** Limits a member of a merchant to findings of that merchant; null: no limit. */
   readonly memberOf: string | null;
 }
 
@@ -53,7 +53,7 @@ export async function listUnusual(
 
 /**
  * Finds a finding by its id.
- * @param memberOf the merchant of a caller who may see only its findings; null: the caller may see all
+ * @param memberOf if set, the caller may see only findings of this merchant; null: the caller may see all
  * @throws Refusal
  */
 export async function findUnusual(
@@ -67,7 +67,7 @@ export async function findUnusual(
 }
 
 /**
- * Stores the decision of an administrator, with its event. After the decision `fine`, the pattern is no longer reported
+ * Stores the decision of an administrator, with its event. With the decision `fine`, the pattern is no longer reported
  * for this key.
  * @throws Refusal
  */
@@ -159,7 +159,7 @@ const dayMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
  * Returns for each rule the reason why it is off, or null if it is on.
- * @param off the rules that the configuration turns off; null: all of them
+ * @param off the rules that the configuration turns off; null: all rules are off
  */
 export async function ruleStates(
   database: RegistryDatabase,

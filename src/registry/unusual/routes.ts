@@ -22,7 +22,7 @@ import { listUndelivered, type WebhookTarget } from './webhooks.js';
 /** Dependencies of `unusualRoutes`. */
 export interface UnusualRoutesOptions {
   readonly attempts: Attempts;
-  /** Rules that the configuration turns off; null: all of them. */
+  /** Rules that the configuration turns off; null: all rules are off. */
   readonly off: readonly string[] | null;
   readonly targets: readonly WebhookTarget[];
   /** Permissions whose use requires a reason. */

@@ -54,8 +54,8 @@ export const decisionBody = Type.Object({
 });
 
 /**
- * The response of `POST /unusual/:id/answer`. `propagation` shows where the revocation is in force; null for other
- * decisions.
+ * The response of `POST /unusual/:id/answer`. `propagation` shows which gateways have confirmed the revocation; null
+ * for other decisions.
  */
 export const decidedSchema = Type.Object({
   ...unusualFindingSchema.properties,

@@ -4,13 +4,16 @@ interface KeyHabitRow {
   state: string;
 }
 
-/** The single row about the usage data that arrives. Times are in milliseconds since 1970. */
+/**
+ * The single row about when usage data arrived: rules need a period without interruptions. Times are in milliseconds
+ * since 1970.
+ */
 interface UsageWatchRow {
   id: 1;
   /** Since when usage has arrived without an interruption of a day. */
   since: number;
   last_at: number;
-  /** When usage last contained a country, and an AS number; null if it never did. */
+  /** When usage last contained a country, and when it last contained a country or an AS number; null if never. */
   country_at: number | null;
   network_at: number | null;
 }
@@ -35,7 +38,7 @@ interface UnusualFindingRow {
   decided_by: string | null;
 }
 
-/** A pattern of use that an administrator accepted for a key, and that is no longer reported. */
+/** A pattern of use that an administrator accepted for a key. It is no longer reported for this key. */
 interface UsualPatternRow {
   key_id: string;
   pattern: string;

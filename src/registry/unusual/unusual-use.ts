@@ -13,7 +13,10 @@ import { enqueueWebhooks } from './webhooks.js';
 
 /** Rows of one statement. SQLite and PostgreSQL limit the number of parameters. */
 const rowsPerStatement = 400;
-/** After an interruption of this length, the registry cannot know which keys were idle meanwhile. */
+/**
+ * If no usage arrives for this long, the registry cannot know which keys were idle meanwhile, so observation starts
+ * anew.
+ */
 const interruptionMilliseconds = 24 * 60 * 60 * 1000;
 const watchMilliseconds = 60_000;
 
@@ -80,7 +83,8 @@ export class UnusualUse {
 
   async #report(transaction: RegistryDatabase, found: readonly Found[], now: number): Promise<void> {
     if (found.length === 0) return;
-    // Locks the revision, because events must be stored in its order: waits until other changes are committed.
+    // Locks the revision (number of the newest change) until the commit, because events must be stored in the order of
+    // their revisions.
     const revision = await lockRevision(transaction);
     const findings: UnusualFinding[] = [];
     for (const { key, finding } of found) {
@@ -106,7 +110,7 @@ export class UnusualUse {
 }
 
 /**
- * Stores that usage arrives, and whether it contains countries and networks.
+ * Stores when usage arrived, and when it contained countries and networks. Rules about these need such data.
  * @returns since when usage has arrived without a long interruption, in milliseconds since 1970
  */
 async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<number> {
@@ -135,8 +139,8 @@ async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: numb
 }
 
 /**
- * Finds the active keys of a batch by id or lookup id. Sorts them, so that concurrent transactions lock rows in one
- * order and cannot deadlock.
+ * Finds the active keys of a batch by id or lookup id (the hash of a key). Sorts them: concurrent transactions then
+ * lock rows in the same order and cannot deadlock.
  */
 async function knownKeys(transaction: RegistryDatabase, usages: readonly KeyUsage[]): Promise<KnownKey[]> {
   const known = new Map<string, KnownKey>();
@@ -189,7 +193,8 @@ async function writeStates(
 }
 
 /**
- * Parses a stored state; null if it is empty, or if another release wrote it in a form that this release cannot read.
+ * Parses the stored state of a key. Null if it is empty, or if another release wrote it in a version that this release
+ * cannot read: the key's history then starts anew.
  */
 function stateIn(text: string): KeyState | null {
   const state = text === '' ? null : (JSON.parse(text) as KeyState | { readonly version: unknown });

@@ -7,7 +7,7 @@ import type { UnusualFinding, UndeliveredWebhook } from './schema.js';
 
 /** A message for a webhook. */
 interface WebhookMessage {
-  /** Equal for all attempts, so that the receiver can ignore a repetition. */
+  /** The same in all attempts, so that the receiver can ignore repetitions. */
   readonly id: string;
   readonly body: string;
 }
@@ -91,8 +91,8 @@ export interface WebhookSenderOptions {
 const roundMilliseconds = 2_000;
 const messagesPerRound = 10;
 /**
- * How long an attempt reserves its message, in milliseconds: longer than an attempt takes. If the process ends, another
- * one tries after that time.
+ * How long an attempt reserves its message for this process: longer than an attempt takes. If the process ends during
+ * the attempt, another process sends the message after that time.
  */
 const claimMilliseconds = 60_000;
 const pauses = [5, 30, 120, 600, 1_800, 3_600, 7_200].map((seconds) => seconds * 1_000);
@@ -184,7 +184,7 @@ export class WebhookSender {
     await deleteOldFindings(database, now - keepDays * 24 * hourMilliseconds);
     const old = now - keptGivenUpMilliseconds;
     await database.deleteFrom('webhooks').where('given_up_at', '<', old).execute();
-    // Gives up messages to targets that are no longer configured, because no process would send them.
+    // Also gives up old messages to targets that are no longer configured, because no process sends them.
     const ids = targets.map(({ id }) => id);
     let abandoned = database
       .updateTable('webhooks')

@@ -1,7 +1,7 @@
 import type { AddressCount, CodeCount, UsageBatch } from '../../usage/batch.js';
 import type { UsageTables } from './tables.js';
 
-/** The key and the merchant that belong to a lookup id. */
+/** The key id and the merchant of a lookup id (the hash of a key). */
 export type KeyOwner = Readonly<{ keyId: string; merchantId: string }>;
 
 /** The rows of one batch. Each primary key occurs once per table. */
@@ -15,7 +15,10 @@ export interface BatchRows {
   readonly refusals: readonly UsageTables['usage_refusals'][];
 }
 
-/** Adds the key ids and merchants to usage that has only a lookup id. They stay null for unknown keys. */
+/**
+ * Adds the key id and the merchant to the usage of keys for which the gateway sent only a lookup id (the hash of a
+ * key). For unknown keys, both stay null.
+ */
 export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner>): UsageBatch {
   return {
     ...batch,
@@ -26,7 +29,7 @@ export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner
   };
 }
 
-/** Collects rows, and adds up those with equal key columns. */
+/** Collects rows. Rows with equal values in the primary key are added up to one row. */
 class RowSums<Row extends object> {
   readonly #rows = new Map<string, Row>();
   readonly #keyColumns: readonly (keyof Row)[];

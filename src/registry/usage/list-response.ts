@@ -23,7 +23,8 @@ export interface GivenPeriod {
 }
 
 /**
- * Parses the given ends of a period, in milliseconds since 1970; undefined for an end that is not given.
+ * Parses the beginning and end of a period, in milliseconds since 1970. A bound that the client did not send is
+ * undefined.
  * @throws Refusal 422 for a time that does not exist, and for an end before the beginning
  */
 export function givenTimes({ since, until }: GivenPeriod): { since: number | undefined; until: number | undefined } {
@@ -42,7 +43,7 @@ export function givenTimes({ since, until }: GivenPeriod): { since: number | und
 }
 
 /**
- * Returns the period of a query, in whole hours or days.
+ * Returns the period of a query, extended to whole hours or days. Default: the last 7 days.
  * @param unit milliseconds of an hour or a day
  * @throws Refusal 422
  */

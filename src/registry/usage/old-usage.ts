@@ -39,7 +39,10 @@ const countTables: readonly (readonly [Table, column: string])[] = [
   ...([['usage_processes', 'received_at']] as const),
 ];
 
-/** Deletes usage older than the retention periods, in batches. Only the process that writes to the store does so. */
+/**
+ * Deletes usage older than the retention periods, in batches. Does nothing unless this process holds the lease (the
+ * right to write to the store), so that only one process deletes.
+ */
 export class OldUsage {
   readonly #options: OldUsageOptions;
   readonly #passed: PassedTime;
@@ -110,12 +113,12 @@ const merchantTables = [
   ...(['usage_hours', 'usage_addresses', 'usage_agents', 'usage_hosts', 'usage_keys', 'usage_refusals'] as const),
   'unusual_findings',
 ] as const;
-/** The tables with what the detectors of unusual use have learned about a key. */
+/** The tables with the usual behaviour of each key, with which unusual use is detected. */
 const keyTables = ['key_habits', 'usual_patterns'] as const;
 
 /**
- * Deletes all usage of a merchant so far, in batches. Stores the event first. If the deletion fails half-way, the
- * caller can repeat it.
+ * Deletes all stored usage of a merchant, in batches. Stores the event first, so that even a partial deletion is
+ * recorded. If the deletion fails half-way, the caller can repeat it.
  * @returns the number of deleted rows
  */
 export async function forgetUsage(

@@ -7,7 +7,7 @@ import type { AddressRow, AgentRow, GatewayRow, HostRow } from './schema.js';
 
 /** Which days of a merchant to list. */
 export interface DaysFilter extends Period {
-  /** Empty: requests whose key belongs to no known merchant. */
+  /** Empty: requests with an unknown key, which belong to no merchant. */
   readonly merchantId: string;
   readonly key?: string | undefined;
 }
@@ -102,7 +102,7 @@ export async function listAgents(
   return { items, totalRecords: total };
 }
 
-/** How long after its newest batch a process without a closing batch counts as incomplete, in milliseconds. */
+/** A process that sent no closing batch counts as incomplete when its newest batch is older than this. */
 const silentMilliseconds = 30_000;
 
 /** Returns one page of the gateway processes, the one with the newest batch first. */

@@ -17,7 +17,7 @@ export interface RefusalsFilter {
   /** From `since`, inclusive, to `until`, exclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
   readonly until?: number | undefined;
-  /** Only refusals with a higher id than this one, oldest first. Omitted: all, newest first. */
+  /** If set, lists only refusals with a higher id, oldest first. Otherwise lists all, newest first. */
   readonly after?: number | undefined;
 }
 

@@ -5,8 +5,8 @@ import { addressSums, agentSums, type BatchRows, hostSums } from './batch-rows.j
 import type { UsageTables } from './tables.js';
 
 /**
- * Maximum number of addresses and User-Agents per key and day, and of hosts per merchant and day, that are stored. All
- * further ones share one row.
+ * Maximum numbers of stored addresses and User-Agents per key and day, and of hosts per merchant and day. All others
+ * are added up in one row of the list.
  */
 const mostAddresses = 100;
 const mostAgents = 20;
@@ -19,7 +19,7 @@ const mostRefusals = 1_000;
 const ofKey = { day: 'bigint', merchant_id: 'text', key_id: 'text' } as const;
 const ofMerchant = { day: 'bigint', merchant_id: 'text' } as const;
 
-/** A table whose rows are sums, to which each batch adds. */
+/** A table whose rows are sums. Each batch adds to them. */
 interface SumTable {
   readonly name: keyof UsageTables;
   /** The primary key. */
@@ -53,7 +53,7 @@ const hosts: SumTable = {
   sums: { accepted: 'bigint', refused: 'bigint' },
 };
 
-/** Adds the rows of a batch. Call this in a transaction that has called `lockUsage`. */
+/** Adds the rows of a batch. Call `lockUsage` in the same transaction before this. */
 export async function addRows(transaction: RegistryDatabase, rows: BatchRows): Promise<void> {
   await addSums(transaction, hours, rows.hours);
   const addressLimit = ({ merchant_id }: { merchant_id: string }): number =>
@@ -114,12 +114,14 @@ interface Limit<Row> {
   readonly owner: GivenColumns;
   readonly items: readonly (keyof Row & string)[];
   readonly most: (row: Row) => number;
-  /** Converts the row to the list's row for all further entries. */
+  /** Converts a row beyond the limit to the row of its list for all other entries. */
   readonly other: (row: Row) => Row;
   readonly sums: { add(row: Row): void; readonly rows: Row[] };
 }
 
-/** Moves rows beyond a list's limit to its row for all further entries. The sums stay equal. */
+/**
+ * Adds rows beyond a list's limit to one row for all other entries of the list, so the totals of the list stay correct.
+ */
 async function withinLimit<Row extends object>(
   transaction: RegistryDatabase,
   rows: readonly Row[],

@@ -1,4 +1,5 @@
-// An empty text means what cannot be null in a primary key: no merchant, no key, or all further entries of a list.
+// A column of a primary key cannot be null. An empty text there means: no merchant, no key, or the sum of all entries
+// beyond the list's limit.
 
 /** A gateway process that sends usage counts in batches. */
 interface UsageProcessRow {
@@ -7,7 +8,7 @@ interface UsageProcessRow {
   environment: string;
   /** Sequence number of the newest batch that was added. */
   sequence: number;
-  /** The period that the added batches cover, by the clock of the gateway. */
+  /** `first_at` and `last_at`: the period that the added batches cover, by the clock of the gateway. */
   first_at: number;
   last_at: number;
   /** When the newest batch was added, by the clock of the registry. */
@@ -15,8 +16,8 @@ interface UsageProcessRow {
   /** 1 after the closing batch. */
   is_ended: number;
   /**
-   * Number of details that the process dropped: of refusals, and of requests without a row for their address, agent or
-   * host.
+   * Number of details that the process dropped because of its limits: refusals, and requests that have no row for their
+   * address, agent or host.
    */
   dropped_refusals: number;
   dropped_rows: number;
@@ -49,7 +50,7 @@ interface UsageAddressRow {
   day: number;
   merchant_id: string;
   key_id: string;
-  /** An address, or a network such as `192.0.2.0/24`. Empty: all further addresses of the list. */
+  /** An address, or a network such as `192.0.2.0/24`. Empty: the sum of all addresses beyond the limit. */
   address: string;
   country: string | null;
   as_number: number | null;
@@ -75,7 +76,10 @@ interface UsageAgentRow {
 interface UsageHostRow {
   day: number;
   merchant_id: string;
-  /** The header with the host: Origin, Referer or Host. Empty, like `host`: all further hosts of the list. */
+  /**
+   * The header with the host: Origin, Referer or Host. If it and `host` are empty: the sum of all hosts beyond the
+   * limit.
+   */
   header: string;
   host: string;
   accepted: number;
@@ -91,7 +95,7 @@ interface UsageKeyRow {
   last_country: string | null;
 }
 
-/** The number of refusals of a merchant that were ever added, which is the number of the last one. */
+/** How many refusals of a merchant were ever added. This is also the `seq` of the last one. */
 interface UsageMerchantRow {
   merchant_id: string;
   refusals: number;

@@ -8,8 +8,8 @@ import { type AddressDetail, readBatch, RefusedBatch } from './checked-batch.js'
 import { addRows } from './store-rows.js';
 
 /**
- * Called after a batch was added, in its transaction, so exactly once per batch. If it rejects, the batch is not added.
- * The keys of the batch have ids and merchants, or null if they are unknown.
+ * Called exactly once per batch, in the transaction that adds it. If this rejects, the batch is not added. Each key in
+ * the batch has its key id and merchant, or null if the key is unknown.
  */
 export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, now: number) => Promise<void>;
 
@@ -24,15 +24,17 @@ export interface UsageOptions {
 }
 
 /**
- * The result of a batch. `early`: an earlier batch of its process is still missing. `refused`: it can never be added.
+ * The result of a batch. `added`: its counts are stored. `repeated`: it was added before. `early`: an earlier batch of
+ * its process is still missing. `refused`: it is invalid and can never be added.
  */
 export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
 
 const betweenLogsMilliseconds = 60_000;
 
 /**
- * Takes the lock for all changes of usage, until the end of the transaction. Each registry receives every batch.
- * Without the lock, their transactions would wait for each other at single rows, or deadlock.
+ * Takes a lock for all changes of usage, until the end of the transaction. Each registry receives every batch, so
+ * several add the same batch at once. Without the lock, their transactions would wait for each other at single rows, or
+ * deadlock.
  */
 export function lockUsage(transaction: RegistryDatabase): Promise<void> {
   return takeLock(transaction, 'merchant-gateway usage');
@@ -54,7 +56,7 @@ export class UsageBatches {
   }
 
   /**
-   * Adds a batch if it is the next one of its process. Otherwise changes nothing.
+   * Adds a batch if it is the next one that its process can send. Otherwise changes nothing.
    * @returns JSON for the gateway: the highest stored sequence number of its process, or `problem`, which says why the
    * batch can never be added
    * @throws DatabaseError if the database is unavailable; nothing is stored then
@@ -87,9 +89,10 @@ export class UsageBatches {
     const known = await processes.where('process', '=', batch.process).executeTakeFirst();
     const stored = known?.sequence ?? 0;
     if (batch.sequence <= stored) return { result: 'repeated', sequence: stored };
-    // The gateway has deleted all batches up to the acknowledged one, so it can never send those that are missing here.
+    // The gateway has deleted all batches up to `acknowledged`. If some of them are missing here, they are lost, and
+    // the gap is stored.
     const lost = Math.max(stored, batch.acknowledged);
-    // A batch before this one is still on its way. The gateway will send this one again after it.
+    // An earlier batch has not arrived yet. After that batch, the gateway sends this one again.
     if (batch.sequence > lost + 1) return { result: 'early', sequence: stored };
     if (lost > stored) {
       const gap = { process: batch.process, first: stored + 1, last: lost, found_at: now };
@@ -132,7 +135,7 @@ export class UsageBatches {
   }
 }
 
-/** Finds the ids and merchants of the keys for which the gateway sent only a lookup id. */
+/** Finds the ids and merchants of the keys for which the gateway sent only a lookup id (the hash of a key). */
 async function ownersOf(transaction: RegistryDatabase, { keys }: UsageBatch): Promise<Map<string, KeyOwner>> {
   const given = keys.flatMap(({ keyId, lookupId }) =>
     keyId === null && lookupId !== null ? [{ lookup_id: lookupId }] : [],

@@ -11,17 +11,17 @@ interface OperatorsRequest {
   readonly method: 'GET' | 'POST';
   /** Path and query. */
   readonly path: string;
-  /** A services token. */
+  /** A services token: a JWT by which the services recognise the administrator. */
   readonly token: string;
-  /** The reason of the caller, percent-encoded; null without one. */
+  /** The reason that the caller gave, percent-encoded; null if the caller gave no reason. */
   readonly reason: string | null;
-  /** The body as JSON; null without one. */
+  /** The body as JSON; null for a request without a body. */
   readonly body: string | null;
 }
 
 /**
- * A response of the operators' API, or the problem for an operator if there was none. `text` is null if the body is too
- * large.
+ * A response of the operators' API. If no response arrived: a description of the problem, for an operator. `text` is
+ * null if the body is too large.
  */
 type OperatorsResponse = { readonly status: number; readonly text: string | null } | { readonly problem: string };
 
@@ -43,7 +43,10 @@ interface Relayed {
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
   readonly approvalId?: string | undefined;
-  /** Whether the request moves money. It then has a reference, under which the services move money only once. */
+  /**
+   * Whether the request moves money. Such a request has a reference, and the services move money only once for each
+   * reference.
+   */
   readonly isMovement?: true;
 }
 
@@ -65,9 +68,11 @@ const failureEnvelope = Type.Object({
 });
 
 const successes: ReadonlySet<number> = new Set([200, 201]);
-/** Statuses of errors that the person's request has caused. They are passed on to the person. */
+/** Statuses of errors that the person's request has caused. Such a response is passed on to the person. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
-/** Error codes that a wrong connection between registry and services causes, not the person's request. */
+/**
+ * Error codes that are caused by a misconfigured connection between registry and services, not by the person's request.
+ */
 const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
 
 /** Relays requests of the console to the operators' API of the services, with a token for the caller. */
@@ -87,8 +92,8 @@ export class WalletRelay {
   async send(request: FastifyRequest, relayed: Relayed): Promise<{ status: number; body: SuccessBody }> {
     const { path, query = {}, body, approvalId } = relayed;
     const { reason } = authorOf(request);
-    // Removes the allowed source addresses. The registry has checked them already, and the services see only its
-    // address.
+    // Removes the source addresses to which the credential is limited. The registry has checked them, and the services
+    // see only the registry's address.
     const caller = { ...callerOf(request), sources: null };
     const { token } = await servicesTokenFor(this.#context, this.#options, caller, approvalId);
     const given = Object.entries(query).filter((one): one is [string, string] => one[1] !== undefined);

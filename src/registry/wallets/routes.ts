@@ -33,7 +33,8 @@ const movementBody = Type.Object({
 });
 
 /**
- * Returns the wallet id in a path. Rejects any other text, because the id becomes part of a path at the services.
+ * Returns the wallet id in a path. Rejects a text in another form, because the id becomes part of the path of a request
+ * to the services.
  * @throws Refusal
  */
 function walletIn({ id }: { readonly id: string }): string {
@@ -42,8 +43,8 @@ function walletIn({ id }: { readonly id: string }): string {
 }
 
 /**
- * Adds the console's routes for wallets. The services store the wallets, so the registry relays each request to their
- * operators' API.
+ * Adds the console's routes for wallets. The services store the wallets, so the registry relays each request to the
+ * operators' API of the services.
  */
 export function walletRoutes(options: RelayOptions): Routes {
   return (app, context) => {
