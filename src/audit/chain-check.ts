@@ -48,7 +48,7 @@ export class ChainCheck {
    * the next line.
    */
   unchecked = 0;
-  /** Lines with a correct hash. `edited` counts the lines with a wrong hash. */
+  /** `proved` counts the lines with a correct hash, `edited` the lines with a wrong hash. */
   proved = 0;
   edited = 0;
   lost = 0;
@@ -63,12 +63,13 @@ export class ChainCheck {
   #expected: number;
   #gaps: Range[] = [];
   /**
-   * Whether a gap was dropped from the full list. Then a line out of order cannot be distinguished from a repeated one.
+   * Whether a gap was dropped from the full list. If so, a line out of order cannot be distinguished from a repeated
+   * one.
    */
   #forgotGap = false;
   /**
-   * The newest gap in the line numbers; null after the next line in order. If an attacker changed the number of one
-   * line, the line after it has the number `resume`.
+   * The newest gap in the line numbers; null again once a line in order follows. If the gap exists because an attacker
+   * changed the number of one line, the next line has the number `resume`.
    */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;
@@ -154,7 +155,8 @@ export class ChainCheck {
       kind: 'edited',
       message: `line ${line.sequence} of the chain was changed: its hash does not match`,
     });
-    // Perhaps only the hash of this line was changed. Then the next line matches the hash that is computed here.
+    // Perhaps only the hash of this line was changed. In that case, the next line matches the hash that is computed
+    // here.
     const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
     this.#previous = [line.hash, ...computed.flat()];
     return false;

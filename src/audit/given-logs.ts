@@ -17,8 +17,8 @@ export interface GivenLog {
   /** The newest line of this log that belongs to a hash chain; null before the first one. */
   newest: ChainCheck['newest'];
   /**
-   * Incomplete lines at the end of the newest files. A gateway that still writes explains them, so they become notes.
-   * Otherwise, or if another line follows, they become findings.
+   * Incomplete lines at the end of the newest files. They become notes if a gateway may still be writing. Otherwise, or
+   * if another line follows, they become findings.
    */
   unfinished: { readonly finding: Finding; readonly note: string }[];
   /**
@@ -44,8 +44,8 @@ export class GivenLogs {
   readonly all: GivenLog[] = [this.#present];
 
   /**
-   * Returns the log that the next line of a file belongs to. @param line null if the file is empty or the line belongs
-   * to no chain; then the file name decides
+   * Returns the log to which the next line of a file belongs. @param line null if the file is empty or the line belongs
+   * to no hash chain; in that case, the file name decides
    */
   of(file: string, line: SealedLine | null): GivenLog {
     if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;
@@ -68,8 +68,8 @@ export class GivenLogs {
   }
 
   /**
-   * Whether a file began before the newest line was written, so that another worker wrote it. The file name does not
-   * show this: rotated files of one log can have names like those of workers.
+   * Whether a file began before the newest line was written. If so, another worker process wrote the file. The file
+   * name does not show this: rotated files of one log can have names like those of workers.
    */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);

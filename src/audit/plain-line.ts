@@ -75,8 +75,8 @@ interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
 }
 
 /**
- * Reads the members that a summary counts, like `findEntry` but faster. Returns null if the line is not about a
- * request.
+ * Reads the members of a line that a summary counts. Gives the same result as `findEntry`, but faster. Returns null if
+ * the line is not about a request.
  */
 export function findCounted(bytes: Buffer | null): CountedLine | null {
   const entry = bytes === null ? null : readPlainLine(bytes);

@@ -32,13 +32,13 @@ const checkpointSchema = Type.Object({
 
 const checkpoints = Compile(checkpointSchema);
 
-/** What a checkpoint line states about its chain. */
+/** What a checkpoint line (a log line about the hash chain itself) states. */
 export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
   readonly reason: Static<typeof checkpointSchema>['event']['reason'];
   readonly at: string;
 };
 
-/** A parsed line of a chain. */
+/** A parsed line of a hash chain. It ends with its seal: its hash. */
 export interface SealedLine {
   /** The id of the chain. */
   readonly id: string;
@@ -62,11 +62,11 @@ const sequenceMark = ',"sequence":';
 const [zero, nine] = [0x30, 0x39];
 /** Identifies a checkpoint line. It cannot occur within a value, because its quotes would be escaped there. */
 const checkpointMark = '"action":"checkpoint"';
-/** Length of the end of a line that is parsed: it contains the sequence number and the hash. */
+/** Number of bytes at the end of a line that are parsed as text. They contain the sequence number and the hash. */
 const tailBytes = 1 + sequenceMark.length + maxSequenceDigits + sealLength;
 /**
- * Length of the end of a checkpoint line that contains `checkpointMark`. Only the reason, the sequence number and the
- * hash follow the mark.
+ * Number of bytes at the end of a checkpoint line in which `checkpointMark` must occur. Only the reason, the sequence
+ * number and the hash follow the mark.
  */
 const checkpointTailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');

@@ -20,7 +20,7 @@ export interface Search {
   readonly requestId?: string | undefined;
 }
 
-/** Values that JSON does not escape, so that the bytes of a line contain them unchanged. */
+/** Matches values that JSON does not escape, so that the bytes of a line contain them unchanged. */
 const unescaped = /^[\w.:-]+$/;
 
 /**

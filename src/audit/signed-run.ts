@@ -41,7 +41,7 @@ export class SignedRun {
    * checkpoint.
    */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
-  /** The newest checkpoint that matches the lines. */
+  /** The newest signed checkpoint whose Merkle root matches the lines. */
   proved: KeptCheckpoint | null = null;
   /**
    * The newest checkpoint that matches the lines and has a receipt: the registry's signature that it stored the
@@ -58,7 +58,7 @@ export class SignedRun {
     this.newest = first;
   }
 
-  /** The least number of lines that this gateway process wrote, and the checkpoint that states it. */
+  /** The minimum number of lines that this gateway process wrote, and the signed checkpoint that states this number. */
   get required(): { readonly size: number; readonly by: GivenCheckpoint } {
     const { size } = this.newest;
     return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };

@@ -80,8 +80,8 @@ export class SignedRuns {
         this.#fork(place, `two runs continue the run ${previous.run}: ${other.run} and ${run}`);
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
-      // A thief of another gateway's key could forge a start checkpoint. It must not decide where this gateway's log
-      // ended.
+      // A thief of another gateway's key could forge a start checkpoint. Such a checkpoint must not decide where this
+      // gateway's log ended.
       if (found !== undefined && !this.#isOneInstance(found.newest, start))
         this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
@@ -143,7 +143,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns how far signatures cover the lines of each gateway process. Includes processes whose lines are all missing.
+   * Returns the number of the last signed line for each gateway process. Includes processes whose lines are all
+   * missing.
    */
   proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
     const given = new Set(chains.map(({ id }) => id));
@@ -194,8 +195,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns findings for missing runs. A run is missing if the end checkpoint of a file names it as the continuation,
-   * but neither a line nor a checkpoint of it was given.
+   * Returns findings for missing runs (the lines of one gateway process or file). A run is missing if the end
+   * checkpoint of a file names it as the continuation, but the input has neither a line nor a checkpoint of it.
    */
   #nextMissing(chains: readonly Pick<ChainCheck, 'id'>[]): Finding[] {
     const given = new Set(chains.map(({ id }) => id));

@@ -18,7 +18,7 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
-  /** When the log was read, in milliseconds since 1970. With `running`, a process silent for 180 s then has ended. */
+  /** Time of reading, in milliseconds since 1970. With `running`, a process silent for 180 s by then has ended. */
   readonly asOf?: number;
 }
 

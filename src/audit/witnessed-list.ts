@@ -22,8 +22,8 @@ export class WitnessKeys {
   }
 
   /**
-   * Returns when the registry received a checkpoint, in milliseconds since 1970; null without a receipt that one of
-   * these keys signed.
+   * Returns the time at which the registry received a checkpoint, in milliseconds since 1970; null without a receipt
+   * that one of these keys signed.
    */
   receiptTimeOf(note: SignedNote): number | null {
     for (const key of this.#receiptKeys) {
@@ -62,7 +62,7 @@ export class WitnessedList {
 
   /**
    * @param keys the public keys that verify the registry's receipts: the current one and former ones
-   * @param isGiven false if only the keys are known, not the list; then list heads are not compared
+   * @param isGiven false if the keys are known, but not the list. If false, list heads are not compared.
    */
   constructor(keys: readonly NoteKey[], isGiven = true) {
     [this.keys, this.isGiven] = [new WitnessKeys(keys), isGiven];

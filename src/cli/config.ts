@@ -86,8 +86,8 @@ function check(
 }
 
 /**
- * Describes which rules about unusual use report nothing, because without a GeoIP database gateways do not know the
- * countries.
+ * Names the rules about unusual use that report nothing without a GeoIP database: without one, gateways do not know the
+ * country and network of an address.
  */
 function unusualComment({ geoip, registry: { unusual } }: Config, command?: ServerCommand): string {
   const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));

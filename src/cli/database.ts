@@ -72,8 +72,8 @@ interface BackupOptions {
 }
 
 /**
- * The URL of a database. `existingOf` is the server whose database must exist; undefined: a missing database may be
- * created.
+ * The URL of a database. `existingOf`: the server whose database this is, which must exist. Undefined: a missing
+ * database may be created.
  */
 interface Target {
   readonly url: string;

@@ -19,8 +19,8 @@ import { systemClock, systemTimers } from './compose/system-clock.js';
 import { onReloadSignals, runServer, startLog } from './run-server.js';
 
 /**
- * Timeout of Redis commands. It is longer than in gateways, because the registry writes many records at once and no
- * request waits for a single one.
+ * Timeout of Redis commands. It is longer than in gateways: the registry writes many records at once, and no request of
+ * a merchant waits for them.
  */
 const commandTimeoutMilliseconds = 5_000;
 

@@ -6,15 +6,15 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/** Added to the drain delay and the drain timeout. After the sum of all three, the process is forced to exit. */
+/** Margin added to the drain delay plus drain timeout. If the shutdown takes longer than the sum, it is forced. */
 const marginMilliseconds = 5_000;
 
 /** Maximum time that a forced exit waits until data is saved. */
 export const saveMilliseconds = 1_000;
 
 /**
- * Handles the reload signals of a server without an access log: SIGHUP checks the certificate files, and a signal
- * without an effect is logged as a warning.
+ * Handles the reload signals SIGHUP and SIGUSR2 of a server without an access log. SIGHUP reloads changed certificate
+ * files. A signal without an effect is logged as a warning.
  * @param certFile the certificate of the server's only TLS listener; null without one
  * @param reload checks the files; called only once the server has started
  */
@@ -90,11 +90,13 @@ export async function runServer(
 interface ShutdownHandlers {
   /** Stops everything that has been started. */
   readonly stop: () => Promise<void>;
-  /** Saves data that must not be lost if `stop` failed or was too slow. It must finish in bounded time. */
+  /** Saves data that must survive even if `stop` failed or was too slow. Must finish in bounded time. */
   readonly save: () => Promise<void>;
   /** Returns the maximum time for `stop`. */
   readonly timeoutMilliseconds: () => number;
-  /** Called with uncaught errors, and with the error or timeout of `stop`. The process then exits with code 1. */
+  /**
+   * Called with an uncaught error, or with the error or timeout of `stop`. In all cases, the process exits with code 1.
+   */
   readonly onFailure: (error: unknown) => void;
 }
 
@@ -102,8 +104,8 @@ interface ShutdownHandlers {
 const sameSignalMilliseconds = 1_000;
 
 /**
- * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. If a second signal arrives or `stop` times out,
- * the exit is forced.
+ * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and exits when `stop` has finished. If a second signal arrives
+ * or `stop` times out, the exit is forced.
  * @returns a function that removes the listeners, for a failed start
  */
 function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHandlers): () => void {
@@ -160,7 +162,7 @@ export async function drainGateway(
   if (left > 0) throw new Error(`the last ${left} bytes of the access log could not be written and are lost`);
 }
 
-/** The logger of a server that starts, and its build. */
+/** The logger of a server that starts, and its build (version and configuration digest). */
 export interface PartLog {
   readonly log: Logger;
   readonly build: Build;

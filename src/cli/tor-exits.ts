@@ -99,7 +99,7 @@ const switchedOff = 'torExits.enabled is false.';
 const noList =
   'The Tor exit list is missing or too old: run tor-exits status to see why, and tor-exits refresh to read the sources.';
 
-/** Opens the list with the contents that gateways use, runs `act`, and closes the list. */
+/** Opens the Tor exit list with the contents that gateways use, runs `act`, and closes the list. */
 async function withList(
   config: Config,
   { err }: CommandIo,

@@ -45,7 +45,7 @@ export interface Explanation {
   readonly code: Outcome;
   /** Why the request is not accepted; null if it is accepted. */
   readonly detail: string | null;
-  /** Null if the request was rejected before the facts were known. */
+  /** The inputs of the access rules; null if the request was rejected before they were known. */
   readonly facts: RequestFacts | null;
   /** How the client address was derived, starting at the remote address. */
   readonly hops: readonly Hop[];
@@ -54,7 +54,7 @@ export interface Explanation {
   readonly torListDigest: string | null;
   /** The key store's result; null if the request has no well-formed key or the store is unavailable. */
   readonly keyLookup: KeyLookup | null;
-  /** The result of each rule, in order; empty if the facts are unknown. */
+  /** The result of each access rule, in order; empty if `facts` is null. */
   readonly rules: readonly RuleOutcome[];
 }
 

@@ -34,7 +34,7 @@ import { Upstream } from './proxy/upstream.js';
 /** Dependencies of the gateway other than its configuration. */
 export interface GatewayPorts {
   readonly keyStore: KeyStore;
-  /** Metrics of the record cache; null without a cache. */
+  /** Metrics of the cache of key and merchant records; null without a cache. */
   readonly recordCache: () => RecordStats | null;
   readonly torExits: TorExits;
   /** Look-ups in the GeoIP databases; null without databases. */
@@ -42,7 +42,7 @@ export interface GatewayPorts {
   /** Counts requests per merchant across all gateways; null if each process counts alone or no limit exists. */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
+  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
@@ -60,7 +60,7 @@ export interface GatewayPorts {
   readonly traces: TraceExport | null;
   /** Called for an unexpected failure, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
-  /** Called when certificates were replaced, and once for each change of their files that was rejected or undone. */
+  /** Called when changed certificates are in use, when a change is rejected, and when a rejected change was undone. */
   readonly onCertificateChange: (change: CertificateChange) => void;
   /** Called once for each certificate in use that expires soon, has expired or is not valid yet. */
   readonly onCertificateWarning?: (warning: string, isOver: boolean) => void;
@@ -88,7 +88,7 @@ export interface RunningGateway {
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** Time after the drain for upstream calls whose client is gone, and for pending log lines. */
+/** After the drain, how long to wait for upstream calls whose client has disconnected, and for unwritten log lines. */
 const graceMilliseconds = 2_000;
 
 /**

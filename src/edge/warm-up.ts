@@ -32,8 +32,8 @@ export interface WarmUpOptions {
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
 /**
- * The address of the warm-up's own listener. The listener does not share its port, even if processes share the
- * gateway's ports.
+ * The address of the warm-up's own listener. Worker processes share the gateway's ports, but each has a port of its own
+ * here, so that its warm-up requests reach itself.
  */
 const host = '127.0.0.1';
 const name = 'warm-up';

@@ -29,8 +29,8 @@ export function eventHash(previous: string, content: string): string {
 
 /**
  * What a signed note states: the head of the chain (`events`), or the last event that retention deleted
- * (`events/pruned`). The origins differ. Otherwise an old signed head could pass as evidence that retention deleted the
- * events before it.
+ * (`events/pruned`). Each has its own origin (first line). Otherwise an old signed head could pass as evidence that
+ * retention deleted the events before it.
  */
 export type ChainNote = 'events' | 'events/pruned';
 
@@ -76,7 +76,7 @@ export interface ChainFinding {
 export interface ChainCheckOptions {
   /** The chain before the first event to verify: the start, or the last event that retention deleted. */
   readonly from: ChainHead;
-  /** Heads of the chain that were saved earlier. The chain must still contain them. */
+  /** Positions and hashes of the chain that were saved earlier. The chain must still contain them. */
   readonly checkpoints: readonly ChainHead[];
 }
 
@@ -122,7 +122,10 @@ export class ChainCheck {
     this.#compareWithCheckpoint(seq);
   }
 
-  /** Reports events that are not in the chain, as one finding. @param seq the number of the first of these events */
+  /**
+   * Reports events that are stored without a place in the hash chain, as one finding. @param seq the number of the
+   * first of these events
+   */
   addUnchained(seq: number, count: number): void {
     this.#report('added', this.#head.position, seq);
     this.faults += count - 1;

@@ -106,7 +106,9 @@ export class MerkleRange {
     this.#to = to;
   }
 
-  /** Returns this range extended by the range `next`, which must follow it directly. */
+  /**
+   * Returns a new range of the leaves of this range and of `next`. The range `next` must directly follow this range.
+   */
   with(next: MerkleRange): MerkleRange {
     const both = new MerkleRange(this.from);
     for (const range of [this, next]) for (const [root, width] of range.#parts()) both.append(root, width);

@@ -20,8 +20,8 @@ export class InvalidNote extends Error {
 const noteName = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
 /**
- * What a key signs: notes, or receipts. A receipt (c2sp.org/tlog-cosignature) is a witness's signature that it saw a
- * note at a given time.
+ * What a key signs: notes, or receipts. A receipt (c2sp.org/tlog-cosignature) is the signature of a witness (another
+ * server) that it saw a note at a given time.
  */
 export type KeyPurpose = 'note' | 'receipt';
 
@@ -189,8 +189,8 @@ export function isSignedBy(note: SignedNote, key: NoteKey): boolean {
 }
 
 /**
- * Returns when a witness saw a note, in milliseconds since 1970; null if the note has no valid receipt (the witness's
- * signature with a time) of this key.
+ * Returns the time at which a witness (the registry) saw a note, in milliseconds since 1970. Null if the note has no
+ * valid receipt (the witness's signature with a time) of this key.
  */
 export function receiptTimeOf(note: SignedNote, key: NoteKey): number | null {
   if (key.purpose !== 'receipt') return null;

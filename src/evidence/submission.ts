@@ -20,12 +20,12 @@ const oldForm = /^old (0|[1-9]\d{0,14})$/;
 const mostProofHashes = 63;
 const mostSubmissionBytes = 32_768;
 
-/** Formats a checkpoint that is sent to the witness as a request body. */
+/** Formats a checkpoint as the body of a request to the witness (the registry). */
 export function submissionText({ oldSize, proof, note }: Submission): string {
   return `old ${oldSize}\n${proof.map((hash) => `${hash.toString('base64')}\n`).join('')}\n${note}`;
 }
 
-/** Parses the body of a request that sends a checkpoint to the witness. @throws InvalidNote */
+/** Parses the body of a request that sends a checkpoint to the witness (the registry). @throws InvalidNote */
 export function parseSubmission(text: string): Submission {
   if (text.length > mostSubmissionBytes)
     throw new InvalidNote(`expected a submission of at most ${mostSubmissionBytes} bytes`);
@@ -38,22 +38,22 @@ export function parseSubmission(text: string): Submission {
 }
 
 /**
- * The state of the witness's list of all checkpoints, which the witness signs: the length of the list, and the root of
- * the Merkle tree over it.
+ * The head of the list of all checkpoints that the witness (the registry) has stored: the length of the list, and the
+ * root of the Merkle tree over it. The witness signs the head.
  */
 export interface ListHead {
   readonly size: number;
   readonly root: Buffer;
 }
 
-/** Returns the origin (first line) of the signed head of a witness's list. */
+/** Returns the origin (first line) of the signed head of a witness's list of checkpoints. */
 function listName(witness: string): string {
   return `${witness}/checkpoints`;
 }
 
 /**
- * Signs the length and the Merkle root of a witness's list of checkpoints. Returns a signed note with the origin
- * `<witness>/checkpoints`.
+ * Signs the length and the Merkle root of the list of checkpoints of a witness (the registry). Returns a signed note
+ * with the origin `<witness>/checkpoints`.
  */
 export function signListHead({ size, root }: ListHead, witness: NoteSigner): string {
   const text = `${listName(witness.key.name)}\n${size}\n${root.toString('base64')}\n`;
@@ -61,7 +61,8 @@ export function signListHead({ size, root }: ListHead, witness: NoteSigner): str
 }
 
 /**
- * Parses the signed length and Merkle root of a witness's list, and verifies the signature.
+ * Parses the signed length and Merkle root of the list of checkpoints of a witness (the registry), and verifies the
+ * signature.
  * @param witness the note key of the witness
  * @throws InvalidNote
  */
@@ -75,7 +76,8 @@ export function readListHead(note: string, witness: NoteKey): ListHead {
 }
 
 /**
- * Formats an entry of the witness's list of checkpoints. The entry is a leaf of the Merkle tree over the list.
+ * Formats an entry of the list of checkpoints of a witness (the registry). The entry is a leaf of the Merkle tree over
+ * the list.
  * @param receivedAt when the witness received the checkpoint, in milliseconds since 1970
  */
 export function listEntry(receivedAt: number, note: string): string {

@@ -26,7 +26,7 @@ const readEntry = memoize(10_000, (entry) => parseIpAddress(listEntry.exec(entry
 /** One address on the path from the socket's peer to the client. */
 export interface Hop {
   readonly address: IpAddress;
-  /** Whether this address is a trusted proxy, so that the X-Forwarded-For entry it added is trusted. */
+  /** Whether this address is a configured trusted proxy. If so, the X-Forwarded-For entry that it added is used. */
   readonly trusted: boolean;
 }
 
@@ -37,7 +37,7 @@ export interface Hop {
  * client.
  * @param forwardedFor all X-Forwarded-For values of the request, in order
  * @param onHop called for each hop, starting with the peer
- * @returns null if an entry that was read is not an IP address, so that the client is unknown
+ * @returns null if the client is unknown, because an entry that was read is not an IP address
  */
 export function resolveClientAddress(
   peer: IpAddress,
@@ -100,7 +100,7 @@ const noProxies = compileIpRanges([]);
 
 /**
  * Returns the proxies whose forwarding headers are trusted on a connection.
- * @param mayForward false if the connection may carry no trusted forwarding headers; see `ConnectionFacts.mayForward`
+ * @param mayForward if false, no proxy is trusted on this connection; see `ConnectionFacts.mayForward`
  */
 export function effectiveTrustedProxies(mayForward: boolean, trustedProxies: IpRanges): IpRanges {
   return mayForward ? trustedProxies : noProxies;

@@ -36,7 +36,7 @@ const unknownKey = 'the key store has no record of this key';
  */
 export const requestRules = [
   {
-    // Checked first: an eavesdropper on plain HTTP then learns nothing from the other rules' responses (spec 5.2).
+    // Checked first, so that an eavesdropper on plain HTTP learns nothing from the other rules' responses (spec 5.2).
     code: 'https_required',
     status: 401,
     message: 'API requests must use HTTPS (TLS)',
@@ -171,8 +171,8 @@ export function denialOf(code: DenialCode): Denial {
 }
 
 /**
- * A rule cannot be evaluated because a fact is unknown. The request is then neither denied nor accepted, but fails with
- * 503.
+ * A rule cannot be evaluated because a fact about the request is unknown. Such a request is neither denied nor
+ * accepted: it fails with 503.
  */
 export class Undecidable extends Error {
   constructor(
@@ -185,7 +185,7 @@ export class Undecidable extends Error {
 }
 
 /**
- * Returns the code of the first request rule that fails. Null if all pass, so that the key is looked up next.
+ * Returns the code of the first request rule that fails. Null if all pass; in that case, the key is looked up next.
  * @throws Undecidable if a rule cannot be evaluated
  */
 export function denyRequest(facts: RequestFacts): DenialCode | null {

@@ -15,7 +15,8 @@ export interface RuleOutcome {
 /**
  * Evaluates every rule in table order, and records which facts each rule read. The first failing rule decides on the
  * request; the later results are for the explanation only.
- * @param credential null if the key is unknown; undefined if it was not looked up, and then only the request rules run
+ * @param credential null if the key is unknown. Undefined if the key was not looked up; in that case, only the rules
+ *   that need no key run.
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
   const sawNothing = { sawFacts: [], sawCredential: [] };

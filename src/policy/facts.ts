@@ -44,8 +44,8 @@ export interface Credential {
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   /**
-   * The end of the grace period of a key that was reset, in milliseconds since 1970. `expiresAt` is not later. Null if
-   * the key was not reset, or if that is unknown.
+   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the old key still
+   * works; `expiresAt` is not later. Null if the key was not reset, or if that is unknown.
    */
   readonly graceEndsAt: number | null;
   readonly permissions: Permissions;
@@ -58,7 +58,7 @@ export interface Credential {
   readonly ipAllowlist: IpRanges | null;
   /** The origins that the merchant may call from; null if it has no allowlist, so that all are allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** Revision of the database change that wrote the key record. `merchantRevision` is that of the merchant record. */
+  /** Revision (number of the database change) that wrote the key record. `merchantRevision`: same for the merchant. */
   readonly keyRevision: number;
   readonly merchantRevision: number;
 }

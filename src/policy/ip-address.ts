@@ -35,7 +35,7 @@ export function parseIpAddress(text: string): IpAddress | null {
   const dottedPart = text.includes('.') ? text.slice(text.lastIndexOf(':') + 1) : null;
   if (dottedPart !== null && !ipaddr.IPv4.isValidFourPartDecimal(dottedPart)) return null;
   // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4, but the equivalent `::0:1.2.3.4` as
-  // IPv6.
+  // IPv6. Use the second form, so that both texts give the same address.
   const unambiguous = dottedPart !== null && text === `::${dottedPart}` ? `::0:${dottedPart}` : text;
   if (!ipaddr.IPv6.isValid(unambiguous)) return null;
   const address = ipaddr.IPv6.parse(unambiguous);

@@ -8,8 +8,8 @@ export type KeyFormat = 'absent' | 'malformed' | Environment;
 export const keyPrefixes: Readonly<Record<Environment, string>> = { live: 'svc_live_', test: 'svc_test_' };
 
 /**
- * Classifies the values of all `x-api-key` headers of a request. Several headers are malformed even if they are equal:
- * a proxy in front of the gateway may have checked a different one.
+ * Classifies the values of all `x-api-key` headers of a request. Several headers count as malformed, even with equal
+ * values, because a proxy in front of the gateway may have checked another one of them than the gateway would.
  */
 export function keyFormatOf(values: readonly string[]): KeyFormat {
   if (values.length > 1) return 'malformed';

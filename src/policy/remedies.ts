@@ -204,7 +204,7 @@ const ofErrors = {
   },
 } as const satisfies Readonly<Record<GatewayErrorCode, Remedy>>;
 
-/** The remedies of all codes: the rules in their order, then the other errors by status. */
+/** The remedies of all codes: first the rules in their order, after them the other errors by status. */
 export const remedies: Readonly<Record<Code, Remedy>> = { ...ofDenials, ...ofErrors };
 
 /** Returns the remedy of a code; null for an unknown code, such as `accepted` or a code of a later release. */

@@ -49,7 +49,7 @@ export function isIpRange(text: string): boolean {
   return parseIpRange(text) !== null;
 }
 
-/** Whether a token is valid from an address. @param sources addresses and CIDRs; null for all */
+/** Whether a token may be used from an address. @param sources addresses and CIDRs; null for all */
 export function isFrom(sources: readonly string[] | null, address: string | null): boolean {
   if (sources === null) return true;
   const parsed = parseIpAddress(address ?? '');

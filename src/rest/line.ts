@@ -1,7 +1,8 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import Type from '../typebox/typebox.js';
 
-// Error messages for clients contain a field's description: "name must be " followed by the description.
+// Error messages for clients contain a field's description: "name must be " followed by the description. So each
+// description below must complete such a sentence.
 
 /**
  * Creates the schema for one line of text. It rejects control characters and lone surrogates, which databases truncate

@@ -42,7 +42,7 @@ export interface ServerOptions {
    * Called for each request whose header section is too large, with the client's address. No Fastify hook runs for it.
    */
   readonly onOversized?: (address: string | null) => void;
-  /** TLS of the listener, which the app closes; without it the API uses plain HTTP. */
+  /** TLS settings of the listener; the app closes them. If null or omitted, the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
 }
 
@@ -205,7 +205,7 @@ function refuseOtherRequests(app: FastifyInstance): void {
     for (const one of [method].flat()) methods.add(one);
     taken.set(url, methods);
   });
-  // Fastify loads a plugin after all routes were added, so `taken` is complete here.
+  // Fastify loads a plugin after all routes were added, so `taken` (the methods of each path) is complete here.
   void app.register((scope, _options, done) => {
     for (const [url, methods] of taken) {
       const others = scope.supportedMethods.filter((method) => !methods.has(method));

@@ -15,7 +15,7 @@ export interface Tenant {
   readonly environment: Environment;
 }
 
-/** Identifies the merchant of a request, only by the assertion that the gateway signed. */
+/** Identifies the merchant of a request by the assertion (JWT) that the gateway signed, and by nothing else. */
 export interface AssertionVerifier {
   /**
    * Verifies an assertion, and returns its merchant and environment.
@@ -82,8 +82,8 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
   };
 
   /**
-   * Finds the public key of an assertion. A failed fetch of the keys is an outage. It must not become a 403, which is
-   * for requests that bypassed the gateway.
+   * Finds the public key of an assertion. A failed fetch of the keys is an outage, so it must not become a 403. A 403
+   * is for requests that bypassed the gateway.
    */
   async function findKey(...named: Parameters<JWTVerifyGetKey>): Promise<Awaited<ReturnType<JWTVerifyGetKey>>> {
     try {

@@ -37,15 +37,15 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
    */
   readonly assertions: AssertionVerifier | null;
   /**
-   * Lower-case host names of this machine, which a Host header may contain if `assertions` is null. Loopback names are
-   * always valid.
+   * Lower-case host names of this machine. If `assertions` is null, a Host header must contain one of them or a
+   * loopback name.
    */
   readonly hosts?: ReadonlySet<string>;
   /** Limits each merchant's share of the connections; null for SQLite, which has a single connection. */
   readonly connections: FairConnectionShares | null;
-  /** The results of the balance check; without them `/readyz` shows no warnings. */
+  /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
-  /** The events that wait for the registry; without them their metrics are NaN. */
+  /** Operators' changes that the registry has not stored yet. If omitted, the metrics about them are NaN. */
   readonly operatorEvents?: Pick<OperatorEvents, 'waiting'>;
 }
 

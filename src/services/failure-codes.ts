@@ -7,10 +7,7 @@ interface FailureCode {
   readonly message: string;
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
-  /**
-   * Set if only operations that list the code can return it. Without this, every operation with the status can return
-   * it.
-   */
+  /** True: the code is returned by the operations that list it. Absent: by every operation that can return `status`. */
   readonly isSpecial?: true;
 }
 

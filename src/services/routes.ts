@@ -11,7 +11,10 @@ export interface RouteContext {
   readonly database: ServicesDatabase;
   readonly clock: DatabaseClock;
   readonly bank: BankOptions;
-  /** Idempotency keys of the requests in progress in this process, each with its merchant and environment. */
+  /**
+   * Idempotency keys of the requests in progress in this process, each with its merchant and environment. A further
+   * request with one of them gets a 409.
+   */
   readonly running: Set<string>;
 }
 

@@ -43,16 +43,16 @@ export function ownerColumns({ merchantId, environment }: Tenant) {
 
 /**
  * Takes a shared lock on the merchant's lists until the transaction ends. Must be called before the transaction locks
- * or inserts rows. Queries of these lists wait for the lock, so that they miss no record. Inserting transactions do not
- * wait for each other.
+ * or inserts rows. Queries of these lists wait until the lock is released. Otherwise a list could miss a record that is
+ * committed later. Inserting transactions do not wait for each other.
  */
 export async function lockListForInsert(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
   await takeSharedLock(transaction, nameOf(tenant));
 }
 
 /**
- * Waits until no transaction inserts into the merchant's lists, then returns the last number assigned in the table;
- * null on SQLite. Later records get larger numbers, so a list up to this number is complete.
+ * Waits until no transaction inserts into the merchant's lists. After that, returns the last number assigned in the
+ * table; null on SQLite. Later records get larger numbers, so a list up to this number is complete.
  */
 export function lastCompleteNumber(
   database: ServicesDatabase,

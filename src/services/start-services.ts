@@ -52,7 +52,10 @@ export interface RunningServices {
   readonly operatorsUrl: string | null;
   /** Stays open until `close()` is called. */
   readonly database: ServicesDatabase;
-  /** Checks the certificate files of the operators' API now. Resolves when changed files are in use or were rejected. */
+  /**
+   * Checks the certificate files of the operators' API now. The promise resolves when changed files are in use or were
+   * rejected.
+   */
   reloadCertificate(): Promise<void>;
   /** Finishes requests in progress, stops the tasks, then closes the database. */
   close(): Promise<void>;
@@ -183,7 +186,10 @@ export class StoredResponsePurge {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Purges one batch; resolves with true if more may remain. The first call only records the clocks. */
+  /**
+   * Purges one batch; resolves with true if more may remain. The first call purges nothing; it records the clocks, with
+   * which the second call detects a jump.
+   */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;
     const last = this.#last;

@@ -37,7 +37,10 @@ interface PayoutRow extends OwnedRow {
   recipient: string | null;
   remarks: string | null;
   failure_reason: string | null;
-  /** When the worker processes the payout next, or when the worker's lease ends; null once the payout is final. */
+  /**
+   * When the worker processes the payout next, or when its lease (exclusive claim on the payout) ends. Null once the
+   * payout is final.
+   */
   due_at: number | null;
   updated_at: number;
 }

@@ -25,8 +25,9 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 }
 
 /**
- * Returns only the metrics that never decrease. If a process does not respond, the sum must still contain its last
- * counters. Prometheus takes a decrease for a restart, and would count the remaining value again.
+ * Returns the counters and histograms, which never decrease. If a process does not respond, the sum must still contain
+ * its last counters. Otherwise the sum would decrease, and Prometheus would take that for a restart and count the rest
+ * again.
  */
 export function counterMetrics(metrics: MetricObjects): MetricObjects {
   return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));

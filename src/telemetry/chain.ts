@@ -11,8 +11,8 @@ const noHash = '0'.repeat(64);
 export const sealLength = 76;
 
 /**
- * The secret with which the lines of a log are hashed. Null without a secret: the hash chain then detects accidental
- * damage but no attack.
+ * The secret with which the lines of a log are hashed. Null without a secret. Without one, the hash chain detects
+ * accidental damage but no attack.
  */
 export type LogSecret = KeyObject | null;
 

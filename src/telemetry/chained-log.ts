@@ -23,13 +23,13 @@ export interface ChainedLogOptions {
   /** Identifies the process in each line; undefined omits it. */
   readonly origin?: LogOrigin;
   /**
-   * Signs checkpoints of the lines, which are then leaves of a Merkle tree, and stores them. Null or undefined: no
+   * Signs and stores checkpoints of the lines. If given, the lines are leaves of a Merkle tree. Null or undefined: no
    * checkpoints are signed.
    */
   readonly checkpoints?: CheckpointLog | null;
   /** Returns the time in milliseconds since 1970. */
   readonly now: () => number;
-  /** Called if the file was renamed and no new file can be opened. The renamed file is then still written. */
+  /** Called if the file was renamed and no new file can be opened. Lines are still written to the renamed file. */
   readonly onReopenFailure: (error: Error) => void;
   /** Called when a new file is written after a rotation. */
   readonly onReopened?: () => void;
@@ -255,7 +255,7 @@ export class ChainedLog implements LineSink {
     this.#options.onReopened?.();
   }
 
-  /** If checkpoints are signed, ends the hash chain and begins a new one. Calls `switchFile` in between. */
+  /** Changes the file, with a checkpoint line before and after. If these are signed, begins a new hash chain. */
   #beginNextRun(switchFile: () => void): void {
     const former = this.#chain;
     const next = this.#checkpoints === null ? former : this.#newChain();

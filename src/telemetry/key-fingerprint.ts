@@ -11,7 +11,7 @@ const maxCached = 10_000;
 
 /**
  * Identifies an API key in the log: the first 32 hex digits of its HMAC-SHA-256 with the log's secret. Null without a
- * secret: a plain hash would reveal under which name the stores keep the record of the key.
+ * secret, because a plain hash would reveal the look-up id under which the stores keep the key's record.
  */
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
@@ -22,8 +22,8 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * Maps lookup ids to fingerprints, because neither is secret, unlike a key. With the option `max` instead of
-   * `maxSize`, the cache would allocate all its memory at once.
+   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Neither is secret, unlike a key. With the option
+   * `max` instead of `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
 
@@ -33,7 +33,7 @@ export class KeyFingerprints {
 
   /**
    * Returns the fingerprint of a key; null if the log has no secret.
-   * @param lookupId the hash under which the stores keep the record of this key
+   * @param lookupId the look-up id: the hash under which the stores keep the record of this key
    */
   of(key: string, lookupId: string): string | null {
     const known = this.#known.get(lookupId);

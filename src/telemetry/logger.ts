@@ -11,7 +11,7 @@ const retryMilliseconds = 100;
 
 /**
  * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. A
- * message that repeats often is written a few times per window, and then only counted.
+ * message that repeats often is written a few times per window; after that, it is counted but not written.
  * @param windowMilliseconds length of the window
  */
 export function createLogger(

@@ -21,7 +21,7 @@ import {
 export interface RequestDurations {
   readonly whole: number;
   readonly decision: number;
-  /** The key lookup: `source` is where the record came from, or `unavailable`. Null if no key was looked up. */
+  /** The key look-up: `source` is where the record came from, or `unavailable`. Null if no key was looked up. */
   readonly lookup: { readonly source: string; readonly duration: number } | null;
   /** The time until the upstream's response headers arrived; null if there was no upstream response. */
   readonly upstream: { readonly name: string; readonly duration: number } | null;

@@ -148,7 +148,7 @@ export class MerchantCounts {
     else row.refused += 1;
   }
 
-  /** Returns the rows of single merchants, then the row of all other merchants. */
+  /** Returns the rows of single merchants, followed by the row of all other merchants. */
   all(): readonly Readonly<MerchantRow>[] {
     return [...this.#rows.values(), this.#others];
   }

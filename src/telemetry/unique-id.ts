@@ -25,7 +25,7 @@ let latestTime = NaN;
 
 /**
  * Creates a ULID of 26 characters. The first ten are the time, so that ids sort by time; the others are 80 random bits.
- * It is written into a buffer, because each request needs two ids and joining strings would be slower.
+ * The digits are written into a buffer, because each request needs two ids and joining strings would be slower.
  */
 export function uniqueId(): string {
   const now = Date.now();

@@ -12,16 +12,19 @@ import {
   type UsageBatch,
 } from './batch.js';
 
-// The text of a batch is JSON, deflated, in base64. Rows are flat lists of numbers, because a gateway writes a row for
-// each key that it saw in a second: as objects with names, the rows of a batch took four times the CPU time.
+// A batch is a message with the request counts of a gateway. Its text is JSON, deflated, in base64. Rows are flat lists
+// of numbers: as objects with names, the rows of a batch took four times the CPU time.
 
-/** Maximum length of an inflated batch, in bytes. A forged batch could otherwise fill the registry's memory. */
+/**
+ * Maximum length of an inflated batch (message with usage counts), in bytes. A forged batch could otherwise fill the
+ * registry's memory.
+ */
 const maxInflatedBytes = 8 * 1024 * 1024;
 
 /** The number of values in a row of each list. */
 const width = { codes: 7, addresses: 8, agents: 3, hosts: 5, lastUse: 3 } as const;
 
-/** The members of a batch besides its counts. */
+/** The members of a batch (message with usage counts) besides its counts. */
 export type BatchHead = Omit<UsageBatch, 'version' | 'keys' | 'merchants' | 'unknown'>;
 
 /** The rows of one key, or of all requests without a known key. Each list is flat: row after row. */
@@ -44,7 +47,9 @@ function listed({ codes, addresses, agents, lastUse }: KeyRows): [number[], numb
   return [codes, addresses, agents, lastUse];
 }
 
-/** Writes a batch. Each method adds a row to a list. Times are in milliseconds since 1970. */
+/**
+ * Writes a batch (message with usage counts). Each method adds a row to a list. Times are in milliseconds since 1970.
+ */
 export class BatchWriter {
   readonly unknown: KeyRows = { codes: [], addresses: [], agents: [], lastUse: [] };
   readonly #from: number;
@@ -115,7 +120,7 @@ export class BatchWriter {
 }
 
 /**
- * Parses the text of a batch.
+ * Parses the text of a batch (message with usage counts).
  * @returns null if it is malformed or too large
  */
 export async function parseBatch(body: string): Promise<UsageBatch | null> {

@@ -5,8 +5,8 @@ export const hourMilliseconds = 3_600_000;
 export const dayMilliseconds = 24 * hourMilliseconds;
 
 /**
- * Maximum number of rows of one kind in a batch. A gateway splits more rows into several batches, so a batch with a
- * longer list is rejected as forged.
+ * Maximum number of rows of one kind in a batch (message with usage counts). A gateway splits more rows into several
+ * batches, so a batch with a longer list is rejected as forged.
  */
 const mostRows = 10_000;
 
@@ -85,8 +85,8 @@ const refusal = Type.Object({
 /** The requests with one API key. */
 const keyUsage = Type.Object({
   /**
-   * Null if the gateway refused the requests before it read the key's record; `lookupId` then identifies the key. If
-   * both are null, the row is for all keys that had no room in the gateway's memory.
+   * Null if the gateway refused the requests before it read the key's record. In that case, `lookupId` identifies the
+   * key. If both are null, the row is for all keys that had no room in the gateway's memory.
    */
   keyId: nullable(text(128)),
   merchantId: nullable(text(128)),
@@ -146,7 +146,7 @@ export type KeyUsage = Static<typeof keyUsage>;
 /** Compiled for speed: a check without compilation takes as long for 1,000 keys as storing them. */
 const batches = Compile(usageBatch);
 
-/** Whether a value is a batch. Members that this release does not know are allowed: a newer gateway may send them. */
+/** Whether a value is a batch (usage counts). Unknown members are allowed, because a newer gateway may send them. */
 export function isUsageBatch(value: unknown): value is UsageBatch {
   return batches.Check(value);
 }

@@ -132,7 +132,7 @@ export class SummaryBuilder {
   /**
    * Counts a line.
    * @param entry null if the line is not about a request
-   * @param only counts only requests with this code, if several requests share the line
+   * @param only if given, counts the requests with this code; matters if several requests share the line
    */
   add(entry: CountedEntry | null, only?: string): void {
     if (entry === null) {

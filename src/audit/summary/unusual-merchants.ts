@@ -19,7 +19,7 @@ const mostMerchants = 20_000;
 const mostReasons = 50;
 const shown = 10;
 
-/** The text on the page that explains which merchants are listed. */
+/** Text on the summary page: explains which merchants the page lists as unusual. */
 export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests and its refused share is at least ${times} times that of all other merchants together.`;
 
 /** Counts the denial codes of each merchant. */

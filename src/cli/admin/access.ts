@@ -64,7 +64,8 @@ async function trustOf(
   try {
     return await trustCertificate(ownCertFile);
   } catch (error) {
-    // The file may exist only on the server's machine. The CAs of the system may still verify the certificate.
+    // The file may exist on the server's machine but not here. Use the CAs of the system, which may verify the
+    // certificate.
     if (error instanceof OperatorError) return null;
     throw error;
   }
@@ -86,7 +87,7 @@ async function tokenOf(
   if (token === undefined) {
     const configured = peer.settings(config).tokenFile;
     if (configured !== null) return readToken(configured, peer.tokenFile);
-    // Only the registry supports sign-in; the operators' API requires a token of its own.
+    // Use the token of a sign-in (`login`) only for the registry: the operators' API requires a token of its own.
     const session =
       peer.section === 'registry' ? await sessionToken(sessionFileOf(target.address, env), target, Date.now) : null;
     if (session !== null) return session;

@@ -3,8 +3,8 @@ import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './peer.js';
 
 /**
- * Returns the name under which changes are recorded: the given name, or else the system user's. Null if the registry
- * would reject the system user's name.
+ * Returns the name under which changes are recorded: the given name or, if no name is given, the system user's. Null if
+ * the registry would reject the system user's name.
  * @throws WrongUsage if the registry would reject the given name
  */
 export function actorNamed(given: string | undefined, user: () => string = systemUser): string | null {

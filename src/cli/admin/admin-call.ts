@@ -16,8 +16,8 @@ export interface AdminCall<Options> {
   /** Prints the data of a response as JSON with `--json`, otherwise the given lines. */
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
-   * Prints a change, and on which gateways it is in force.
-   * @throws OperatorError if the change is not in force on every gateway, so that a script sees a failure
+   * Prints a change, and the gateways that already apply it.
+   * @throws OperatorError if a gateway does not apply the change yet, so that a script sees a failure
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }
@@ -101,13 +101,13 @@ export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<ob
   };
 }
 
-/** On which gateways a change is in force, as text, and whether it is in force on all of them. */
+/** Describes which gateways already apply a change, and whether all do. */
 interface PropagationText {
   readonly isEverywhere: boolean;
   readonly text: string;
 }
 
-/** Describes on which gateways a change is in force, and on which it is still pending. */
+/** Describes which gateways already apply a change, and which do not yet. */
 function propagationText({ gateways, confirmed, pending, ...rest }: Propagation): PropagationText {
   const { milliseconds, projected = true } = rest;
   if (!projected) {

@@ -12,7 +12,7 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** Whether the user may safely repeat the request after any failure, because it is idempotent. */
+  /** Set if the request is idempotent, so that the user may repeat it after any failure. */
   readonly isRepeatable?: true;
   /** Advice for the user if it is unknown whether the change was made. Default: check before a retry. */
   readonly ifUnclear?: string | undefined;

@@ -35,7 +35,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Reads the body of a success response, ignoring unknown fields; null if the body is not a success response. */
+/** Reads the body of a success response. Ignores unknown fields. Null if the body is no success response. */
 export function parseSuccess(body: unknown): AdminResponse<unknown> | null {
   if (!Check(successSchema, body)) return null;
   return { data: body.data, page: Check(pagedSchema, body) ? body.meta : null };

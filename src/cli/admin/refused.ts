@@ -39,7 +39,7 @@ const advice = ({
   503: 'Try again when its database or store is available.',
 });
 
-/** Matches the advice of the API to send `confirm`. The command line replaces it with the option that confirms. */
+/** Matches the advice of the API to send `confirm`. Error messages name the command-line option instead. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
 /**
@@ -68,7 +68,8 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
     return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  // The request did not fail: the change waits for an approval. The message states who must approve it and until when.
+  // The request did not fail: the change waits for an approval. So the message, which states who must approve the
+  // change and until when, is shown without "rejected".
   const { code = null } = body.data ?? {};
   if (code === 'approval_required') return new RejectedByApi(`${message}.`, status, code);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;

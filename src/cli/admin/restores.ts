@@ -9,8 +9,8 @@ import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
 /**
- * Schema of a key or merchant that the registry keeps inactive after a database restore. `keyId` is optional, because a
- * registry of the previous release sends only `id`, for keys and merchants.
+ * Schema of a key or merchant that the registry keeps inactive after a database restore. `keyId` is optional: a
+ * registry of the previous release sends `id` for both keys and merchants, and no `keyId`.
  */
 const heldBack = Type.Object({ ...heldBackSchema.properties, keyId: Type.Optional(heldBackSchema.properties.keyId) });
 

@@ -32,7 +32,10 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
   return [destination];
 }
 
-/** Finds the log files of workers, such as `access.1.log`, next to a missing `access.log`. */
+/**
+ * Finds the log files of worker processes, such as `access.1.log`. Each worker has its own file, so `access.log` is
+ * missing.
+ */
 function logsOfWorkers(destination: string): string[] {
   const { dir, name, ext } = path.parse(destination);
   const numberOf = (file: string): number => {

@@ -71,7 +71,7 @@ export function checkProofCommand(io: CommandIo): Command {
 }
 
 async function prove(files: readonly string[], options: ProveOptions, { out, err }: CommandIo): Promise<void> {
-  // The log is read twice: first to find the line, then to build its Merkle path.
+  // The log is read twice: first to find the line, and again to build its Merkle path.
   if (files.includes('-'))
     throw new OperatorError('The log is read twice, which standard input does not allow: name the files of the log.');
   const given = await openGivenCheckpoints(options, err);
@@ -125,7 +125,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
   let [best, refused]: [GivenCheckpoint | null, string | null] = [null, null];
   for await (const lines of given.lines()) {
     for (const each of lines) {
-      // Verifying a signature takes time, so skip the checkpoints of other gateway runs.
+      // Verifying a signature takes time, so skip the checkpoints of other runs (logs of other gateway processes).
       if (each.bytes?.includes(run) !== true) continue;
       try {
         const checkpoint = readGivenCheckpoint(each, given.keys, witness);

@@ -22,7 +22,10 @@ export interface RegistryOptions {
 
 /** The checkpoints that the registry has stored, the keys that verify them, and the registry's list of checkpoints. */
 export interface RegistryCheckpoints {
-  /** The checkpoints in the list and the newest one of each gateway run, as if they were lines of a checkpoint file. */
+  /**
+   * The checkpoints in the list and the newest one of each run (log of one gateway process), as lines of a checkpoint
+   * file.
+   */
   readonly lines: readonly RawLine[];
   readonly keys: readonly PinnedKey[];
   /** Names of gateway instances whose key no administrator has confirmed yet. */
@@ -30,7 +33,7 @@ export interface RegistryCheckpoints {
   /** The current public key that verifies the registry's receipts for checkpoints. */
   readonly receiptKey: NoteKey;
   readonly list: WitnessedList;
-  /** How the list differs from its current signed head; null if they match. */
+  /** How the list differs from its current signed head (length and Merkle root); null if they match. */
   readonly problem: string | null;
 }
 
@@ -46,7 +49,7 @@ export function registryOptions(command: Command): Command {
 
 /**
  * Fetches all checkpoints and keys from the registry.
- * @param formerKeys earlier public keys that verify the registry's receipts
+ * @param formerKeys earlier public keys that verify the registry's receipts (signatures that it stored a checkpoint)
  * @throws OperatorError
  */
 export async function fetchRegistryCheckpoints(
@@ -71,8 +74,8 @@ export async function fetchRegistryCheckpoints(
     }
   };
   const keys = await all('instance-keys', instanceKeySchema);
-  // Read the signed head before the list. Checkpoints that the registry adds in between then follow those that the head
-  // covers.
+  // Read the signed head (length and Merkle root) before the list. Checkpoints that the registry adds in between come
+  // after those that the head covers, so they do not disturb the comparison.
   const { data: witness } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
   const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
   const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });

@@ -68,7 +68,7 @@ export function readPublicKeys(files: readonly string[]): Promise<PinnedKey[]> {
 }
 
 /**
- * Reads the public keys that verify a registry's receipts for checkpoints.
+ * Reads the public keys that verify a registry's receipts (signatures that it stored a checkpoint).
  * @throws OperatorError
  */
 export async function readWitnessKeys(files: readonly string[]): Promise<NoteKey[]> {
@@ -120,7 +120,7 @@ export interface SignedOptions extends RegistryOptions {
 /** Checkpoints and the keys that verify them. */
 export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
-  /** Verifies the registry's receipts for checkpoints; null if receipts are ignored. */
+  /** Verifies the registry's receipts (signatures that it stored a checkpoint); null if receipts are ignored. */
   readonly witnessed: WitnessedList | null;
   /** Notes about the keys from the registry, e.g. that a key is not confirmed. */
   readonly notes: readonly string[];
@@ -210,8 +210,8 @@ function isSigned(head: string, { keys }: WitnessedList): boolean {
 }
 
 /**
- * Returns the signed head of a list of checkpoints. The text is the head itself, or the output of `checkpoints head
- * --json`.
+ * Returns the signed head (length and Merkle root) of a list of checkpoints. The text is the head itself, or the output
+ * of `checkpoints head --json`.
  */
 function headIn(text: string): string {
   try {
@@ -224,7 +224,8 @@ function headIn(text: string): string {
 
 /**
  * Reads all checkpoints and verifies their signatures.
- * @param since in milliseconds since 1970; the log may lack a gateway run whose newest checkpoint is older
+ * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, its lines may be
+ *   missing.
  * @param err prints the progress, because verifying a checkpoint takes 0.25 ms
  * @throws OperatorError
  */

@@ -74,7 +74,7 @@ export function proofOptions(command: Command): Command {
     .option('--partial', 'the lines are a part of a log: accept missing earlier lines');
 }
 
-/** Reports a usage error if an option lacks another one that it needs. */
+/** Reports a usage error if an option is given without another option that it needs. */
 export function requireUsable(command: Command, options: ProofOptions): void {
   const problem =
     options.asOf !== undefined && options.running !== true ? '--as-of needs --running' : usageProblem(options);
@@ -83,7 +83,8 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 
 /**
  * Creates the verifier of a log.
- * @param since in milliseconds since 1970; the log may lack a gateway run whose newest checkpoint is older
+ * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, its lines may be
+ *   missing.
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {

@@ -24,8 +24,8 @@ import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem outside the configuration. An `error` prevents the command from working; after a `warning`, some functions
- * may fail.
+ * A problem outside the configuration. With an `error`, the command cannot work; with a `warning`, a part of it may
+ * fail.
  */
 export interface Finding {
   readonly severity: 'error' | 'warning';

@@ -128,7 +128,7 @@ function parseReply(text: string): WitnessReply {
 }
 
 /**
- * Opens the configured destinations of access-log checkpoints.
+ * Opens the configured destinations that store access-log checkpoints.
  * @throws OperatorError
  */
 export async function openDestinations({ file, https, syslog }: Destinations): Promise<CheckpointDestination[]> {

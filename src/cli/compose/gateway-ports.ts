@@ -36,7 +36,7 @@ interface GivenPorts {
   readonly channel?: RegistryChannel | null;
   /** Channel for request counts to a registry in this process; null or absent if there is no such registry. */
   readonly usageChannel?: RegistryChannel | null;
-  /** Whether this process fetches the Tor exit list, instead of another process. Default: true. */
+  /** Whether this process fetches the Tor exit list. If false, another process does. Default: true. */
   readonly fetchesTorExits?: boolean;
 }
 
@@ -79,12 +79,12 @@ export async function openPorts(
       accessLog: openAccessLog(config, { secret: logSecret, checkpoints }, log),
       ...reports(log),
     };
-    // Register this gateway run with the witness before the first request. An attacker could remove all log lines of a
-    // run that the witness does not know.
+    // Send the first checkpoint of this process to the registry before the first request. If the registry did not know
+    // the process, an attacker could remove all of its log lines unnoticed.
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Close what is already open. Otherwise it would keep the process alive: the process would confirm changes of
+    // Close what is already open. Otherwise open connections would keep the process alive. It would confirm changes of
     // records to the registry, but serve no requests.
     for (const close of closers.toReversed()) await close();
     throw error;

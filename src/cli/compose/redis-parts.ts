@@ -13,7 +13,7 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/** Opens the records in Redis under a new instance id. Other gateways and earlier runs have other ids. */
+/** Opens the records in Redis, with a new id for this gateway process. Each start of a gateway has another id. */
 export async function openRedisRecords(
   config: Config,
   log: Logger,
@@ -71,7 +71,7 @@ function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   };
 }
 
-/** Maximum time that a request waits for the shared count; `commandTimeoutMilliseconds` may be lower. */
+/** Maximum time that a request waits for the shared rate limit; `commandTimeoutMilliseconds` may be lower. */
 const longestWaitMilliseconds = 50;
 
 /**

@@ -48,7 +48,7 @@ export class RedisSelfCheck {
   /** Message of the first finding that is an error; null if there is no such finding. */
   readonly problem = (): string | null => this.#findings.find(({ severity }) => severity === 'error')?.message ?? null;
 
-  /** Logs the start and end of an outage like `redisOutageLog`, and each time inspects Redis for the reason. */
+  /** Logs the start and the end of an outage, and inspects Redis each time, to find the reason. */
   outageEvents(): OutageEvents {
     const outageLog = redisOutageLog(this.#log);
     return {

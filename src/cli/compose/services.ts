@@ -48,7 +48,7 @@ export async function startConfiguredServices(
 
 /**
  * Returns the listener options of the operators' API. Null without a shared token and without keys of the registry,
- * because no request could then be authenticated.
+ * because no request could be authenticated.
  * @throws OperatorError for an invalid token, key or certificate
  */
 export async function operatorsListener(

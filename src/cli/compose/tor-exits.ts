@@ -68,8 +68,8 @@ function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'w
 }
 
 /**
- * Returns the shared lists for a gateway that never fetches. A gateway fetches only after a successful `claim`, so
- * `claim` always fails.
+ * Returns the shared lists for a gateway that never fetches. Before it fetches, a gateway claims the right to do so.
+ * Here `claim` always fails, so the gateway reads what others have fetched.
  */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {

@@ -43,8 +43,8 @@ export class DataDirectory {
   }
 
   /**
-   * Prefix of the records in Redis. It is unique, because several registries may share Redis and each removes unknown
-   * records under its prefix.
+   * Prefix of the Redis keys. It is unique, because several registries may share Redis, and each removes records under
+   * its prefix that it does not know.
    */
   get redisPrefix(): string {
     return `mg-dev:${this.#storeId}:`;

@@ -70,8 +70,7 @@ async function dev(
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
   const { startConfiguredServices } = await import('../compose/services.js');
   const { seedDemo } = await import('../../services/demo.js');
-  // SIGHUP means that the terminal was closed. The user can then neither see the output nor stop the process, so stop
-  // it.
+  // SIGHUP means that the terminal was closed, so the user can neither see the output nor stop the process. Stop it.
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
@@ -215,8 +214,8 @@ async function demoLink(admin: AdminClient): Promise<string> {
 }
 
 /**
- * Pins the instance key, so that the registry trusts it. No administrator has to compare the key, because gateway and
- * registry are one process.
+ * Pins the instance key (which signs access-log checkpoints): the registry accepts it without the confirmation of an
+ * administrator. That is safe, because gateway and registry are one process.
  */
 async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {
   if (key === null) return;
@@ -228,8 +227,8 @@ async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise
 const anotherPrefix = 'choose another keyStore.redis.prefix, or remove it.';
 
 /**
- * Waits until the registry has written its records for the first time, so that the first command that a user pastes
- * succeeds.
+ * Waits until the registry has written its records for the first time. Otherwise the first command that the user pastes
+ * could fail.
  */
 async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {

@@ -27,7 +27,7 @@ export function explanationView({ environment, request, record, explanation, log
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
   // Configuration and records do not show outages, rate limits, upstream failures and header problems. If the log line
-  // contains such an error, it is the verdict.
+  // contains such an error, the explanation states that error as the decision.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };

@@ -45,7 +45,7 @@ interface Stored {
    * if records have no generation.
    */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
-  /** Reads a record by its name without the prefix; null if it does not exist. */
+  /** Reads a record by its key in the store, without the prefix; null if the record does not exist. */
   read(name: string): Promise<unknown>;
   /** Iterates over the lookup ids and records of all keys. */
   keys(): AsyncIterable<readonly [string, unknown]>;
@@ -219,7 +219,7 @@ function problemOf(check: () => void): string | null {
   }
 }
 
-/** Parses a record. Returns invalid JSON as text, which the gateway's checks then reject. */
+/** Parses a record. Returns invalid JSON as text, so that the checks of the gateway reject it. */
 function jsonIn(text: string | null): unknown {
   try {
     return text === null ? null : parseRecordText(text);

@@ -15,7 +15,7 @@ import type { WorkerStatus } from './worker.js';
 
 /**
  * Keeps the last counters of workers that do not reply or have ended. Without these, the sum of a counter would
- * decrease.
+ * decrease, which Prometheus would take for a restart.
  */
 export class WorkerMetrics<Worker extends object> {
   readonly #last = new Map<Worker, MetricObjects>();
@@ -24,8 +24,8 @@ export class WorkerMetrics<Worker extends object> {
 
   /**
    * Returns the metrics of all workers, including ended ones.
-   * @param replies the metrics of each running worker; null for a worker that did not reply, which then counts with its
-   *   last counters
+   * @param replies the metrics of each running worker; null for a worker that did not reply; its last counters are used
+   *   instead
    */
   async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;

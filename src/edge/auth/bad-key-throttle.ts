@@ -12,8 +12,8 @@ export interface ThrottleLimits {
   /** A source is throttled after this many requests without an acceptable key within `windowSeconds`. */
   readonly badKeys: number;
   /**
-   * Like `badKeys`, but for all unthrottled sources together. Once all sources together reach this number, the look-up
-   * limits apply to unknown keys from every source.
+   * Like `badKeys`, but for all unthrottled sources together. Once they reach this number, the look-up limits apply to
+   * unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
@@ -108,15 +108,16 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Whether unthrottled sources together have reached `totalBadKeys`. If so, every source that sends no acceptable key
-   * counts as throttled.
+   * Whether unthrottled sources together have reached `totalBadKeys`. If so, look-ups of unknown keys are limited for
+   * every source.
    */
   get isTotalReached(): boolean {
     return this.#total.pauseEnd(this.#now()) !== null;
   }
 
   /**
-   * Whether neither a source nor all sources together are throttled. A request with a key then needs no throttle check.
+   * True if neither a single source nor all sources together are throttled. If true, a request with a key needs no
+   * throttle check.
    */
   get isQuiet(): boolean {
     return this.#now() >= this.#quietFrom;
@@ -158,7 +159,7 @@ export class BadKeyThrottle implements KeyThrottle {
 
   /**
    * Counts a request without an acceptable key.
-   * @param source null if unknown; the request then counts only towards the total
+   * @param source null if unknown; such a request counts towards the total of all sources, but for no source
    */
   count(source: string | null): void {
     this.#count(source === null ? null : this.#sourceOf(source).bad);
@@ -262,12 +263,14 @@ class BadRequests {
     return !wasPaused;
   }
 
-  /** Subtracts requests from the count of the current window. */
+  /**
+   * Subtracts requests from the count of the window. A source that gets throttled no longer counts towards the total.
+   */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);
   }
 
-  /** Returns when the active pause ends; null without an active pause. An expired pause resets the counters. */
+  /** Returns the time at which the active pause ends; null without one. If a pause has expired, resets the counters. */
   pauseEnd(now: number): number | null {
     if (this.#pauseEndsAt === null || this.#pauseEndsAt > now) return this.#pauseEndsAt;
     this.#pauseEndsAt = null;

@@ -8,8 +8,8 @@ const windowMilliseconds = 1000;
 const slowWindows = 2;
 
 /**
- * Watches the event loop delay. A growing delay means that requests arrive faster than the process can handle them. The
- * gateway then rejects further requests early, because each would slow down all others.
+ * Measures the event loop delay. A growing delay means that requests arrive faster than the process can handle them.
+ * During such an overload, the gateway rejects further requests early, because each would slow down all others.
  */
 export class LoopWatch {
   readonly #limit: number;
@@ -17,15 +17,15 @@ export class LoopWatch {
   #overloaded = false;
   #delay = 0;
 
-  /** @param limitMilliseconds mean delay above which the process is overloaded; 0 disables the watch */
+  /** @param limitMilliseconds mean delay above which the process is overloaded; 0 disables the detection */
   constructor(limitMilliseconds: number) {
     this.#limit = limitMilliseconds;
   }
 
   /**
-   * Starts watching this process.
+   * Starts measuring the event loop delay of this process.
    * @param onChange called with the problem when the overload starts, and with null when it ends
-   * @returns a function that stops the watch
+   * @returns a function that stops the measurement
    */
   start(onChange: (problem: string | null) => void): () => void {
     if (this.#limit === 0) return () => undefined;

@@ -10,7 +10,7 @@ import type { RouteTable } from '../request/routes.js';
 /** Dependencies of the steps that check a request. */
 export interface StepSources extends FactSources {
   readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
-  /** HMAC key for computing look-up ids from API keys; null for plain SHA-256. */
+  /** HMAC key for look-up ids (hashes under which the store finds keys); null for plain SHA-256. */
   readonly pepper: Pepper | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
@@ -44,7 +44,7 @@ export interface KeySender {
 
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
-  /** Whether no client is throttled now. A request with a key then needs no throttle check. */
+  /** True if no client is throttled now. If true, a request with a key needs no throttle check. */
   readonly isQuiet: boolean;
   /**
    * Wraps the key store for one request. While the sender or all senders are throttled, limits look-ups of unknown

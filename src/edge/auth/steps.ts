@@ -59,7 +59,7 @@ export function runSteps(
   // it pass.
   const address = requireAddress(request, found.clientAddress);
   found.location = sources.geoIp?.locate(address) ?? null;
-  // Collect all facts before applying the rules, because the rules do no I/O.
+  // Collect all facts (the inputs of the access rules) before applying the rules, because the rules do no I/O.
   const listed = sources.torExits.has(address);
   if (listed === true) found.torListDigest = sources.torExits.digest;
   const facts = (found.facts = factsOf({ request, address, listed, proxies, match: found.match }, sources));
@@ -75,7 +75,8 @@ export function runSteps(
       sources.throttle?.denied(sourceOf(address), denial);
       return denial;
     }
-    // Only accepted requests count towards a merchant's rate limit, so a client without a key cannot use up its quota.
+    // Count only accepted requests towards a merchant's rate limit. Otherwise a client without a valid key could use up
+    // the merchant's quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
       if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
       // Last check: only a caller with a valid key may see errors about path, method or body length.
@@ -86,8 +87,8 @@ export function runSteps(
 }
 
 /**
- * Replaces `runSteps` for a request that arrives after the last response of its connection. The gateway does not serve
- * such a request, so its log line needs only an id.
+ * Replaces `runSteps` for a request that arrives although an earlier response has ended its connection. The gateway
+ * does not serve such a request, so its log line needs only an id.
  */
 export function skipSteps(found: Findings): void {
   found.id = uniqueId();

@@ -90,10 +90,10 @@ export class ClientConnection implements ConnectionFacts {
    * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
    * delays only its response. If the connection then breaks, Node emits no event for the waiting request. If the
    * gateway had already executed this request, it would get no response or log line and would never release its
-   * upstream permit. If too many requests wait, the connection closes after the current response, which may confirm a
-   * payout.
-   * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent; the request
-   *   must not be executed then (RFC 9112 9.6).
+   * upstream permit. If too many requests wait, the connection closes, but only after the current response, because
+   * that may confirm a payout.
+   * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent. Such a
+   *   request must not be executed (RFC 9112 9.6).
    */
   awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
     const previous = this.#newest;

@@ -14,8 +14,9 @@ export const evictionDetail =
   'the connection was evicted for a new connection: its request was not accepted yet, or the request body had not arrived';
 
 /**
- * Fraction of the connection limit. While fewer connections lack an accepted request, most of their clients have only
- * just connected and are about to send their first request.
+ * Fraction of the connection limit. If fewer connections than this lack an accepted request, most of their clients have
+ * only just connected. If one merchant holds more than half of all connections, one of its idle connections is evicted
+ * before theirs.
  */
 const newcomerShare = 1 / 16;
 
@@ -108,7 +109,9 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
    */
   socket: Socket;
   readonly #tables: Tables;
-  /** Null while the source is unknown; always null for a trusted proxy. */
+  /**
+   * IPv4 address or IPv6 /64 of the client. Null while unknown, and for a trusted proxy, which carries many clients.
+   */
   #source: Source<ConnectionSlot> | null = null;
   /** The merchant of the last accepted request; null before the first one. */
   #holder: Holder<ConnectionSlot> | null = null;
@@ -160,8 +163,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   }
 
   /**
-   * Called when the body of an accepted request has arrived or is being forwarded. The connection is then not evicted
-   * before the request ends.
+   * Called when the body of an accepted request has arrived or is being forwarded. From then on, the connection is not
+   * evicted before the request ends.
    */
   bodyArrived(): void {
     if (this.#isReleased || this.#isInUse) return;

@@ -150,8 +150,8 @@ interface Slot<Member> {
 }
 
 /**
- * A set whose members change constantly. A V8 Set or Map would replace its table as it changes, and each former table
- * would refer to the next. Once one table is in V8's old generation, all later tables and their former members survive
+ * A set whose members change constantly. A V8 Set or Map would replace its table as it changes, and each replaced table
+ * would refer to the next. Once one table is in V8's old generation, all later tables and their removed members survive
  * until a full garbage collection. With one request per connection, these collections took more than a tenth of the
  * CPU.
  */

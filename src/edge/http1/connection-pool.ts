@@ -49,7 +49,7 @@ const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
 /** At least this many connections may rest (stay unused for a short time after a response). */
 const leastResting = 16;
-/** With this many requests per turn, no connection rests: it would double connections and cost 7 % of a GET. */
+/** With this many requests in one event loop turn, no connection rests. Rests would double the connections. */
 const fullTurn = 8;
 /** How long each connection carries only one request after a service has sent unsolicited bytes. */
 const distrustMilliseconds = 60_000;
@@ -104,7 +104,7 @@ export class ConnectionPool {
     }, sweepMilliseconds).unref();
   }
 
-  /** Number of idle connections that are bound to merchants. */
+  /** Number of idle connections that are bound to (reserved for) one merchant each. */
   get boundIdle(): number {
     return this.#idle.bound;
   }

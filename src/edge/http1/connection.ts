@@ -46,9 +46,7 @@ const idleMilliseconds = 4_000;
  */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
-/**
- * Matches a 408 response. A service may send it on an idle connection before closing the connection (RFC 9110 15.5.9).
- */
+/** Matches a 408, which a service may send before closing an idle connection (RFC 9110 15.5.9). It is no error. */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
 /** One connection to an upstream, which carries one request at a time. */
@@ -72,8 +70,8 @@ export class Connection {
   #keeps = true;
   #isRetired = false;
   /**
-   * Whether the connection is reused and no byte of the current response has arrived. The upstream may then have closed
-   * the connection before it received the request.
+   * Whether the connection is reused and no byte of the current response has arrived. If so, the upstream may have
+   * closed the connection before it received the request.
    */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;

@@ -39,7 +39,7 @@ export class IdleConnections {
     return this.#fresh.length + this.#shared.length + this.#bound.size;
   }
 
-  /** Number of connections that are bound to merchants. */
+  /** Number of connections that are bound to (reserved for) one merchant each. */
   get bound(): number {
     return this.#bound.size;
   }
@@ -61,8 +61,8 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection for a merchant's request. Prefers the connection that was used last among those
-   * that have rested, so that surplus connections become stale and are closed.
+   * Removes and returns a connection for a merchant's request. Of the connections whose rest (time without use after a
+   * response) is over, takes the one that was used last. Surplus connections thus become stale and are closed.
    * @param now `performance.now()`
    * @param mostResting maximum number of connections that may rest. If more are idle, the longest idle one is taken
    *   before its rest is over. 0: no connection rests, and the most recently idle one is taken.
@@ -84,8 +84,8 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection opened at `openedSince` or later. Older connections are useless here, because a
-   * service that shuts down closes all of them.
+   * Removes and returns a connection opened at `openedSince` or later. Used for a request that an older connection has
+   * lost: a service that shuts down closes all its older connections.
    */
   takeOpenedSince(merchantId: string, openedSince: number, now: number): Connection | null {
     const usable = [...this.#fresh, ...this.#shared, ...(this.#ofMerchant.get(merchantId) ?? [])];

@@ -98,8 +98,8 @@ export function eventOf(code: string, isAllowed = false): string {
 const mostBeforePath = 256;
 
 /**
- * Returns the path of a target for a log or a trace, cut at an API key. If the target is in absolute form, a key may
- * begin in the authority and end in the path.
+ * Returns the path of a target for a log or a trace, cut off where an API key begins. If the target is in absolute
+ * form, a key may begin in the authority and end in the path.
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
@@ -112,8 +112,8 @@ export function loggedPath({ absolute, path }: RequestTarget): string {
 }
 
 /**
- * Truncates client input for a log or a trace, and cuts it at an API key, because clients put keys into wrong fields.
- * Truncates first, because the search for a key costs more with each character.
+ * Truncates client input for a log or a trace. Also cuts it off where an API key begins, because clients put keys into
+ * wrong fields. Truncates first, because the search for a key costs more with each character.
  */
 function sanitized(value: string): string {
   return cutAtKey(cut(value));

@@ -20,7 +20,10 @@ export interface Health {
 export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
-  /** Signs identity assertions for upstreams. Null if the gateway signs nothing; no public keys are served then. */
+  /**
+   * Signs assertions (JWTs that name the merchant) for upstreams. Null if the gateway signs none, so that it has no
+   * public keys to serve.
+   */
   readonly identity: CallerIdentity | null;
 }
 

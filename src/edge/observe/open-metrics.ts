@@ -72,8 +72,8 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
 }
 
 /**
- * Registers the metrics of the cache preload. They show for how many of the existing keys the gateway can decide
- * without Redis.
+ * Registers the metrics of the cache preload (reading all records from Redis into memory). They show for how many of
+ * the existing keys the gateway can decide without Redis.
  */
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
@@ -97,7 +97,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
 }
 
-/** Registers the counter of keys that clients sent over plain HTTP or Tor, so that third parties may have read them. */
+/** Registers the counter of keys that clients sent over plain HTTP or Tor. Third parties may have read such keys. */
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',

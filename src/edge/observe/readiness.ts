@@ -21,8 +21,8 @@ export class Readiness {
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
   /**
-   * The access log as the request checks see it: while `problem` returns a text, requests are rejected. It always
-   * returns null if the configuration accepts requests without a log.
+   * The access log as the request checks see it: while `problem` returns a text, requests are rejected. If the
+   * configuration accepts requests without a log, `problem` always returns null.
    */
   readonly requiredLog: Pick<LineSink, 'problem'>;
 

@@ -1,5 +1,5 @@
 /**
- * A row of a list. `period` is the start of its period and `firstAt` the time of its first request, both in
+ * A row of the table. `period` is the start of its hour or day and `firstAt` the time of its first request, both in
  * milliseconds since 1970. `place` is the index of its first counter.
  */
 interface ListedRow<Note> {
@@ -24,7 +24,7 @@ export class RowLists<Note = never> {
   #numbers: Float64Array;
   /** Per row: the index of the owner's next row; 0 at the end of the list. */
   #next = new Int32Array(firstRows);
-  /** Per owner: the index of its first row; 0 for an owner without rows. */
+  /** Per owner (number of a key or merchant): the index of its first row; 0 for an owner without rows. */
   #heads = new Int32Array(firstRows);
   readonly #labels: (string | null)[] = [null];
   readonly #notes: (Note | null)[] = [null];
@@ -38,10 +38,10 @@ export class RowLists<Note = never> {
   #time = 0;
 
   /**
-   * @param period length of the periods, in milliseconds
+   * @param period length of the periods (hours or days), in milliseconds
    * @param numbers number of counters in a row
-   * @param mostOfOwner maximum number of rows of one owner in one period. Further labels share one more row, whose
-   *   label is null.
+   * @param mostOfOwner maximum number of rows of one owner (key or merchant) in one period. Further labels share one
+   *   more row, whose label is null.
    * @param most maximum number of rows of all owners together
    */
   constructor(period: number, numbers: number, mostOfOwner = Infinity, most = Infinity) {
@@ -89,7 +89,7 @@ export class RowLists<Note = never> {
     return this.#numbers[place] ?? 0;
   }
 
-  /** Calls back for each row of an owner, the newest first. */
+  /** Calls back for each row of an owner (number of a key or merchant), the newest first. */
   each(owner: number, callback: (row: ListedRow<Note>) => void): void {
     for (let row = this.#heads[owner] ?? 0; row !== 0; row = this.#next[row] ?? 0) {
       const place = row * this.#width + ownNumbers;

@@ -59,8 +59,8 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /**
-   * Number of requests without their own line, by reason (`throttled`, `sources`, `reserve`), and number of shared
-   * lines.
+   * Number of shared lines, and of the requests in them, by reason. `throttled`: in the line of their throttled source.
+   * `sources`: too many throttled sources for a line each. `reserve`: the disk is nearly full.
    */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 

@@ -6,8 +6,8 @@ import { type KeyOwner, loggedPath } from './access-log.js';
 import { noRoom, RowLists } from './row-lists.js';
 
 /**
- * Maximum number of keys that are counted separately between two batches. The requests of further keys are counted
- * together.
+ * Maximum number of keys that are counted separately between two batches (messages to the registry). The requests of
+ * further keys are counted together.
  */
 const mostKeys = 200_000;
 /**
@@ -46,7 +46,7 @@ const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyByt
 export class UsageCounter {
   #tally = new UsageTally();
 
-  /** Returns the counts since the last call, and starts new ones; null if nothing was counted. */
+  /** Returns the counts since the last call, and starts counting from zero. Null if nothing was counted. */
   take(): UsageTally | null {
     if (this.#tally.codes.isEmpty) return null;
     const taken = this.#tally;
@@ -103,17 +103,18 @@ function refusalOf({ data, found, outcome, status }: Exchange, keyId: string): R
   };
 }
 
-/** The details of a merchant's refusals. `number` is the merchant's owner number in `UsageTally.hosts`. */
+/** The details of a merchant's denied or failed requests. `number` identifies the merchant in `UsageTally.hosts`. */
 export interface MerchantTally {
   readonly number: number;
   readonly refusals: RefusalDetail[];
 }
 
 /**
- * The counts of one process in one period. Each count belongs to an owner: a key, or all requests without a known key.
+ * The counts of one process between two calls of `UsageCounter.take`. Each count belongs to an owner: a key, or all
+ * requests without a known key.
  */
 export class UsageTally {
-  /** Owner numbers by key id. A key that was not looked up has its look-up id instead. */
+  /** Owner numbers by key id. A key that was not looked up has its look-up id (hash of the key) instead. */
   readonly owners = new Map<string, number>();
   /**
    * The key id of each owner. `merchantIds` contains the merchant of the key. A key that was not looked up has its
@@ -135,7 +136,8 @@ export class UsageTally {
   /** Counter by User-Agent and day: accepted requests. */
   readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
   /**
-   * Counters by claimed host (with its header name) and day: refused and accepted requests. The owners are merchants.
+   * Counters by day and by the host in Origin, Referer or Host (with the header name): refused and accepted requests.
+   * The owners are merchants.
    */
   readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
   readonly dropped = { refusals: 0, rows: 0 };
@@ -210,7 +212,7 @@ export class UsageTally {
 
   /**
    * Stores the details of a denied or failed request. If there is no room, they replace the oldest details of the
-   * merchant; if it has no older details, they are dropped.
+   * merchant. If the merchant has no older details, they are dropped.
    */
   addRefusal(merchantId: string, detail: RefusalDetail): void {
     const { refusals } = this.#merchant(merchantId);

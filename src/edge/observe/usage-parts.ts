@@ -2,7 +2,9 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import type { BatchWriter, KeyRows } from '../../usage/batch-text.js';
 import { type MerchantTally, type UsageTally, withoutKey } from './usage-counter.js';
 
-/** The counts of one past period. They are sent in several batches, because a message has a maximum length. */
+/**
+ * The counts of one past period. They are sent in several batches (messages), because a message has a maximum length.
+ */
 export class UsageParts {
   readonly #tally: UsageTally;
   readonly #merchants: readonly (readonly [id: string, merchant: MerchantTally])[];
@@ -19,8 +21,8 @@ export class UsageParts {
   }
 
   /**
-   * How many counts were dropped for lack of memory in this period. Only the first batch reports them; later ones
-   * report 0.
+   * How many counts were dropped for lack of memory in this period. Only the first batch of the period reports the
+   * number; later batches report 0, because the registry adds up the numbers of all batches.
    */
   get dropped(): UsageTally['dropped'] {
     return this.#sent === 0 ? this.#tally.dropped : { refusals: 0, rows: 0 };

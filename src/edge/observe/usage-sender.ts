@@ -47,7 +47,7 @@ interface KeptBatch {
   sending: Promise<void> | null;
 }
 
-/** The counts of a past period (milliseconds since 1970), as far as they are not in batches yet. */
+/** The counts of a past period that are not in batches yet. Times are in milliseconds since 1970. */
 interface Period {
   readonly parts: UsageParts;
   readonly from: number;
@@ -62,7 +62,9 @@ export class UsageSender {
   readonly counter = new UsageCounter();
   readonly #options: UsageSenderOptions;
   readonly #every: number;
-  /** Id under which the registry tracks the batch numbers of this process. `#giveUp` replaces it. */
+  /**
+   * Id under which the registry tracks the batch numbers of this process. After a rejected batch, a new id replaces it.
+   */
   #process = uniqueId();
   #sequence = 0;
   #acknowledged = 0;

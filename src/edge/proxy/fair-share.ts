@@ -1,6 +1,6 @@
 import { GatewayError } from '../request/errors.js';
 
-/** How long permits count as contended after a request of another merchant, in milliseconds. */
+/** How long another merchant's request makes the permits contended (limited per merchant), in milliseconds. */
 const contentionMilliseconds = 60_000;
 /** Under contention, a merchant may hold at most this many times as many permits as are free. */
 const shareOfFree = 3;

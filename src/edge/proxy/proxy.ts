@@ -23,7 +23,7 @@ import type { Upstream } from './upstream.js';
 export interface ProxyOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   readonly timeouts: ResponseTimeouts;
-  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
+  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
 }
 

@@ -12,7 +12,7 @@ export interface UpstreamOptions {
   /** The longest time without data from the service: before the response headers, or within the response body. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
-  /** Maximum number of idle connections that are bound to merchants. */
+  /** Maximum number of idle connections that are bound to (reserved for) one merchant each. */
   readonly boundIdle: number;
   /**
    * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.

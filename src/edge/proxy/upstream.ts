@@ -63,7 +63,7 @@ export class Upstream {
     return this.#places.taken;
   }
 
-  /** Number of idle connections that are bound to merchants. */
+  /** Number of idle connections that are bound to (reserved for) one merchant each. */
   get boundIdle(): number {
     return this.#pool.boundIdle;
   }

@@ -2,8 +2,8 @@ import type { Socket } from 'node:net';
 import type { IpAddress } from '../../policy/ip-address.js';
 
 /**
- * The slot of a connection within the connection limits of its listener. The requests of the connection report their
- * progress to it.
+ * The slot of a connection within the connection limits of its listener. Requests report their progress to the slot,
+ * which determines whether the connection may be evicted.
  */
 export interface ConnectionPermit {
   /** The socket to close on eviction. Over TLS, this is the TLS socket, once it exists. */
@@ -38,9 +38,9 @@ export interface ConnectionFacts {
   /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
-   * Whether the gateway trusts forwarding headers on this connection if `remote` is a trusted proxy. False for a PROXY
-   * header without an address: `remote` is then the load balancer, and the unknown client could forge its address with
-   * X-Forwarded-For.
+   * Whether forwarding headers count on this connection, provided that `remote` is a trusted proxy. False if the PROXY
+   * header has no address: in that case, `remote` is the load balancer, and the unknown client could forge its address
+   * with X-Forwarded-For.
    */
   readonly mayForward: boolean;
   /** The slot of the connection in the limits of its listener; null without a listener. */

@@ -16,7 +16,7 @@ export class Findings {
   /** Null if unknown or not yet resolved. */
   clientAddress: IpAddress | null = null;
   trace: TraceContext | null = null;
-  /** The fingerprint that is logged instead of the key; null without a key, or without a fingerprint secret. */
+  /** The fingerprint (HMAC) that is logged instead of the key; null without a key or without a secret for the HMAC. */
   keyFingerprint: string | null = null;
   match: RouteMatch | null = null;
   /** Country and AS number of the client address; null without a GeoIP database. */

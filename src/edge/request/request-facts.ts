@@ -51,8 +51,8 @@ export function factsOf({ request, address, listed, proxies, match }: FactInputs
 }
 
 /**
- * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One source that lists it is
- * enough. Otherwise the result is null (unknown) if one of the two sources is unavailable.
+ * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One of the two is enough for
+ * true. If neither lists the address, but one of them is unavailable, the result is null (unknown).
  */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);

@@ -20,8 +20,8 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
   response.setTimeout(stallMilliseconds, () => {
     if (hasUnsentBytes(exchange)) abortResponse(response);
   });
-  // The timeout belongs to the socket. Clear it after the response, because the next request may wait longer for its
-  // upstream. This listener must run before Node sets the keep-alive timeout.
+  // The timeout belongs to the socket. Clear it after the response, because the next request on this socket may wait
+  // longer for its upstream. This listener must run before Node sets the keep-alive timeout.
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
   const end = setTimeout(() => {

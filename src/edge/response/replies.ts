@@ -84,7 +84,7 @@ export function denialFailure(code: DenialCode): Failure {
   return made;
 }
 
-/** Cache of the responses to denials, which never change. */
+/** Cache of the responses to denials. A denial always has the same response. */
 const denialFailures = new Map<DenialCode, Failure>();
 
 /**

@@ -137,8 +137,8 @@ function admit(
     onRefusedConnection(why);
   };
   /**
-   * Returns the source of an address. Null for a trusted proxy: it carries many clients, so it has no limit per
-   * address.
+   * Returns the unit by which connections are limited: an IPv4 address or an IPv6 /64. Null for a trusted proxy, which
+   * has no limit, because many clients connect through it.
    */
   const sourceIn = (remote: IpAddress): string | null => (trustedProxies.contains(remote) ? null : sourceOf(remote));
 

@@ -35,7 +35,7 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
-  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
+  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
@@ -109,8 +109,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   };
   const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
-    // Check one event loop turn later, because TLS reports a completed write only then. Most responses are complete by
-    // then and need no timers.
+    // Check one event loop turn later, because TLS reports a completed write no earlier. By that time, most responses
+    // are complete and need no timers.
     atEndOfTurn(() => {
       if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });
@@ -202,7 +202,8 @@ function decideWith(sources: StepSources, publicApi: string) {
     }
     if (denial instanceof Promise) void denial.then(goOn, fail);
     else if (data.hasBody)
-      // Continue one microtask later. By then, Node has read a body that arrived together with the headers.
+      // Continue one microtask later. By then, Node has read a body that arrived together with the headers, so that it
+      // can be forwarded without a stream.
       void Promise.resolve(denial).then(goOn);
     else goOn(denial);
   };

@@ -71,7 +71,7 @@ export class HandshakeRate {
     });
   }
 
-  /** Refunds the handshake of a connection whose session was resumed. */
+  /** Refunds the handshake of a connection whose session was resumed, because resumption costs little CPU time. */
   giveBack(remote: IpAddress | null): void {
     if (remote !== null) this.#sources.get(sourceOf(remote))?.giveBack();
   }

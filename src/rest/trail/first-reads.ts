@@ -3,13 +3,13 @@ import { LRUCache } from 'lru-cache';
 const mostReads = 10_000;
 const hourMilliseconds = 3_600_000;
 
-/** Stores an event for the first read in each hour, per administrator, merchant and kind of record. */
+/** Stores an event when an administrator reads a merchant's records of one kind for the first time in an hour. */
 export class FirstReads {
   readonly #hours = new LRUCache<string, number>({ max: mostReads });
 
   /**
-   * Stores the event if this is the first read in its hour. The request must not wait for it, because reads must work
-   * while the database accepts no writes. If storing fails, the next read tries again.
+   * Stores the event if this is the first read in its hour. The request must not wait until the event is stored,
+   * because reads must work while the database accepts no writes. If storing fails, the next read tries again.
    * @param what the kind of records
    * @returns a promise that resolves when the event has been stored or has failed; null for a later read in the hour
    */

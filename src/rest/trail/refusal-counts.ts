@@ -15,7 +15,7 @@ export interface CountedRefusals<First> {
 export interface RefusalCountsOptions<First> {
   readonly clock: { now(): number };
   readonly timers: { after(milliseconds: number, act: () => void): () => void };
-  /** Maximum number of different keys within a minute. */
+  /** Maximum number of different keys (such as client addresses) that are counted within a minute. */
   readonly mostKeys: number;
   /** Stores the attempts that were counted within a minute. Never rejects. */
   readonly store: (all: readonly CountedRefusals<First>[]) => Promise<void>;

@@ -108,7 +108,9 @@ const firstRead = Type.Object(
   closed,
 );
 
-/** What the services send: changes of wallets, refused attempts, and first reads. */
+/**
+ * What the services send: changes of wallets, refused attempts, and first reads (of a merchant's records in an hour).
+ */
 export const servicesEventSchema = Type.Union([walletChange, refusedSignIn, refusedAttempt, firstRead]);
 
 /** An event that the services send to the registry. */

@@ -149,7 +149,7 @@ function fingerprintOf({ walletId, type, amount, reason }: WalletMovement): stri
 
 /**
  * Returns the wallet's owner. Rejects an order whose environment, currency or merchant differs from the wallet's,
- * because the order then probably has a wrong wallet id.
+ * because such an order probably has a wrong wallet id.
  */
 function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: OperatorMovement): Tenant {
   const { merchant_id: owner, environment: actual } = wallet;

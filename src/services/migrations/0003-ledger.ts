@@ -2,7 +2,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
  * Turns the transactions into a ledger, in which each row names the wallet and the account on the other side. That
- * account defaults to `payouts`, because during an upgrade the previous release inserts payout rows without it.
+ * account defaults to `payouts`: during an upgrade, processes of the previous release still insert rows of payouts,
+ * without naming it.
  */
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

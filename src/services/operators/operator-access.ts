@@ -24,7 +24,7 @@ declare module 'fastify' {
 interface OperatorAccess {
   /** The bearer token that all operators share; null accepts no token. */
   readonly token: string | null;
-  /** Verifies the tokens of the registry's administrators; null accepts none of them. */
+  /** Verifies the tokens of the registry's administrators; null accepts no such token. */
   readonly administrators: ServicesTokenVerifier | null;
   /** Counts refused attempts; null: they are not counted. */
   readonly attempts: OperatorAttempts | null;
@@ -82,7 +82,7 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
   };
 }
 
-/** Returns why the request is not authenticated, or that its address is not allowed; null if it has an operator. */
+/** Returns why the request is rejected: it is not authenticated, or its address is not allowed. Null if accepted. */
 function failureOf(
   header: string | undefined,
   given: string | null,

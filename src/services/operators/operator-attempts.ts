@@ -11,7 +11,8 @@ export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | '
 /** Maximum number of events about refused attempts per minute, so that an attacker cannot fill the database. */
 const mostEvents = 600;
 /**
- * Maximum number of stored events that wait to be sent to the registry. Beyond it, refused attempts are only counted.
+ * Maximum number of stored events that wait to be sent to the registry. If more wait, refused attempts are counted, but
+ * no event is stored for them.
  */
 const mostWaiting = 10_000;
 
@@ -40,7 +41,10 @@ export interface OperatorAttemptOptions {
   readonly waiting: () => number;
 }
 
-/** Stores events of refused attempts and first reads for the registry, within limits. */
+/**
+ * Stores events for the registry, within limits: refused attempts, and first reads (an operator's first look-up of a
+ * merchant's records in an hour).
+ */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;
   readonly #reads = new FirstReads();
@@ -56,7 +60,9 @@ export class OperatorAttempts {
     });
   }
 
-  /** Counts a request without a valid operator. Once a minute, one event per client address stores the number. */
+  /**
+   * Counts a request without a valid operator. Once a minute, the counts are stored as one event per client address.
+   */
   signInFailed({ id, source }: Pick<EventAuthor, 'id' | 'source'>, cause: SignInFailure): void {
     this.#refusals.add(source ?? '', cause, {
       ...{ action: 'sign-in.failed', id, source, actor: 'unknown', administratorId: null, proof: 'unproven' },
@@ -65,8 +71,8 @@ export class OperatorAttempts {
   }
 
   /**
-   * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, one event per
-   * address, operator and missing item stores the number.
+   * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, the counts are
+   * stored as one event per address, operator and missing item.
    */
   refused(
     author: EventAuthor,

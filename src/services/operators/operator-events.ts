@@ -14,13 +14,14 @@ export type EventAuthor = Pick<
 >;
 
 /**
- * Sends events to the registry, which appends each of them once. Rejects if the registry has not stored all of them.
+ * Sends events to the registry, which appends each of them once. The promise rejects unless the registry has stored all
+ * of them.
  */
 export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
 
 /**
- * Stores an event that is sent to the registry later. Must be called in the transaction of the change: then both are
- * stored, or neither, and no change waits for the registry.
+ * Stores an event that is sent to the registry later. Must be called in the transaction of the change, so that the
+ * change and its event are stored together or not at all. No change waits for the registry.
  */
 export async function storeOperatorEvent(
   transaction: ServicesDatabase,

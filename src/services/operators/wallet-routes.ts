@@ -22,7 +22,10 @@ import {
 export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'> {
   /** Whether each change is stored as an event, to be sent to the registry. */
   readonly storesEvents: boolean;
-  /** Stores events of refused attempts and first reads; null: these events are not stored. */
+  /**
+   * Stores events of refused attempts, and of an operator's first read of a merchant's records in an hour. Null: such
+   * events are not stored.
+   */
   readonly attempts: OperatorAttempts | null;
 }
 

@@ -19,18 +19,18 @@ export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> &
 
 const batch = 100;
 /**
- * Lease time of a processing payout. If the process that holds the lease dies, another process takes the payout over
- * after this time.
+ * Duration of a lease (the exclusive right of a process to advance a payout). If the process dies, another process
+ * takes the payout over after this time.
  */
 const leaseMilliseconds = 30_000;
 /**
  * Margin on top of the longest lease. A statement that waited for a row lock compares `due_at` with its own, earlier
- * start time, so a new lease seems longer than it is.
+ * start time, so a new lease seems longer than it is. Without the margin, a leased payout could count as due.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
- * Lock timeout of a refund. A hung process may hold the lock of this wallet, and all later refunds of the run would
- * have to wait.
+ * Lock timeout of a refund. A hung process may hold the lock of this wallet, and all later refunds of this batch would
+ * have to wait for it.
  */
 const lockWaitMilliseconds = 1000;
 
@@ -42,8 +42,8 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Processing payouts are leased first. So a payout that this run sends to the bank ends only in a later run, even
-  // with a bank delay of 0.
+  // Processing payouts are leased first. So a payout that this call sends to the bank ends in a later call at the
+  // earliest, even with a bank delay of 0.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -123,8 +123,8 @@ async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRo
 /**
  * Refunds one failed payout. An error is only logged, so that other payouts continue; the refund is retried when the
  * lease expires.
- * @returns false after a DatabaseError, e.g. a lock timeout: the caller then skips the wallet's other refunds in this
- *   run
+ * @returns false after a DatabaseError, such as a lock timeout. If false, the caller skips the wallet's other refunds
+ *   for now.
  */
 async function giveBack(
   { database, clock, logger }: AdvanceContext,

@@ -21,7 +21,7 @@ export interface CheckpointDestination {
 
 /** How checkpoints are signed and where they are stored. */
 export interface CheckpointLogOptions {
-  /** Signs with the long-lived key of this gateway. */
+  /** Signs checkpoints with the long-lived key of this gateway. */
   readonly instance: NoteSigner;
   /** The destinations that store checkpoints, in addition to the registry. */
   readonly places: readonly CheckpointDestination[];
@@ -90,16 +90,16 @@ export class CheckpointLog {
   }
 
   /**
-   * Sets the callback for a run (the lines of one process) that the registry rejects, and with it all its further
-   * checkpoints.
+   * Sets the callback for a rejected run (the lines of one process). If the registry rejects a run, it rejects all
+   * further checkpoints of the run too.
    */
   onRefused(callback: (run: string) => void): void {
     if (this.#receipts !== null) this.#receipts.onRefused = callback;
   }
 
   /**
-   * Resolves when the registry has signed a receipt for the first checkpoint, or after a timeout. If no receipts are
-   * requested, resolves at once.
+   * Waits until the registry has signed a receipt for the first checkpoint, but no longer than a timeout. Does not wait
+   * if no receipts are requested.
    */
   async register(): Promise<void> {
     await this.#receipts?.register();
@@ -142,8 +142,8 @@ export class LineSigner {
   /** Whether a periodic checkpoint waits until its lines are on disk. */
   #isSigning = false;
   /**
-   * How the tree has grown without a signed checkpoint, because a sync to disk failed. The next checkpoint includes
-   * this growth.
+   * How the Merkle tree has grown without a signed checkpoint, because a sync to disk failed. The next checkpoint
+   * includes this growth.
    */
   #unsigned: TreeGrowth | null = null;
 

@@ -11,8 +11,8 @@ export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occ
 }
 
 /**
- * The result of a delivery; null if the checkpoint was stored. `isRefused`: the registry accepts no more checkpoints of
- * this run (the lines of one process), so the queue drops them all without a retry.
+ * The result of sending a checkpoint; null if the destination stored it. `isRefused`: the registry accepts no more
+ * checkpoints of this run (the lines of one process), so the queue drops them all without a retry.
  */
 export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
 
@@ -20,7 +20,7 @@ export type Delivery = { readonly problem: string; readonly isRefused?: boolean 
 export interface QueueStatus {
   /** Why delivery fails at present, for operators; null if it does not fail. */
   readonly problem: string | null;
-  /** How many checkpoints the destination has stored. */
+  /** How many checkpoints the destination (file, server or registry) has stored. */
   readonly kept: number;
   /**
    * Milliseconds since the newest stored checkpoint was signed. Before the first stored checkpoint: since the process
@@ -67,7 +67,7 @@ export class CheckpointQueue {
   #kept = 0;
   #newestAt = performance.now();
   #isClosing = false;
-  /** Whether the timeout of `close` has passed. Then no further checkpoint is sent. */
+  /** Whether the timeout of `close` has passed. If so, no further checkpoint is sent. */
   #isClosed = false;
 
   constructor(place: QueueDestination) {

@@ -53,8 +53,8 @@ export interface ReceiptOptions {
   readonly close: () => Promise<void>;
   /**
    * The configured public key of the registry; no other key is accepted. Null: the key in the registry's first reply is
-   * trusted, because the channel is authenticated. A later key must sign a receipt and the head of the registry's list
-   * of checkpoints.
+   * accepted, because the channel is authenticated. A later key is accepted if it signed a receipt and the head (length
+   * and Merkle root) of the registry's list of checkpoints.
    */
   readonly key: NoteKey | null;
   /** Called after a new key of the registry was accepted. */
@@ -75,8 +75,8 @@ export interface ReceiptStatus extends QueueStatus {
 }
 
 /**
- * The newest checkpoint with a receipt: the note with all its signatures. With it, the signed head of the registry's
- * list of checkpoints from the same reply.
+ * The newest checkpoint with a receipt: the note with all its signatures. From the same reply: the signed head (length
+ * and Merkle root) of the registry's list of checkpoints.
  */
 export interface Received {
   readonly note: string;
@@ -100,20 +100,21 @@ export class Receipts {
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
   /**
-   * The former keys of the registry. They are not accepted again: a key may have been replaced because it was stolen.
+   * The replaced keys of the registry. They are not accepted again: a key may have been replaced because it was stolen.
    */
   readonly #replacedKeys = new Set<string>();
   #received: Received | null = null;
   /**
-   * The length of the registry's list in its newest signed head. A shorter list later means that checkpoints were
-   * removed.
+   * The length of the registry's list of checkpoints, as the registry signed it last. A shorter list later means that
+   * checkpoints were removed.
    */
   #listSize = 0;
   #register: () => void = () => undefined;
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
   /**
-   * Called when the registry rejects a run (the lines of one process), and with it all further checkpoints of that run.
+   * Called when the registry rejects a run (the lines of one process). All further checkpoints of the run are rejected
+   * too.
    */
   onRefused: (run: string) => void = () => undefined;
 
@@ -145,7 +146,7 @@ export class Receipts {
     this.#queue.add(checkpoint);
   }
 
-  /** Resolves when the registry has signed a receipt for the first checkpoint, or after `registerMilliseconds`. */
+  /** Waits until the registry has signed a receipt for the first checkpoint, at most `registerMilliseconds`. */
   async register(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, this.#options.registerMilliseconds)));
@@ -203,8 +204,8 @@ export class Receipts {
   }
 
   /**
-   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. A new key is trusted
-   * like the first one, because the channel is authenticated: the registry may have lost its former key.
+   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. A new key is
+   * accepted like the first one, because the channel is authenticated. The registry may have lost its previous key.
    * @throws InvalidNote, WrongKey
    */
   #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {
@@ -223,8 +224,8 @@ export class Receipts {
       throw new WrongKey(
         'the receipt is signed by a former key of the registry; if the registry uses that key again on purpose, restart this gateway',
       );
-    // A new key must also sign the head of the registry's list. Otherwise a key change could hide that the list has
-    // become shorter.
+    // A new key must also sign the head (length and Merkle root) of the registry's list of checkpoints. Otherwise a key
+    // change could hide that the list has become shorter.
     if (head === undefined)
       throw new WrongKey('the registry has a new key for receipts, but sent no checkpoint list signed with that key');
     return given;

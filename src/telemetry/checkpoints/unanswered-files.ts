@@ -6,17 +6,17 @@ import { uniqueId } from '../unique-id.js';
 /** Checkpoints that an ended process sent to the registry without getting a reply. */
 export interface FormerSubmissions {
   readonly submissions: readonly string[];
-  /** Deletes these checkpoints, once all have a reply. */
+  /** Deletes the stored checkpoints. Call it once the registry has replied to all of them. */
   readonly remove: () => Promise<void>;
 }
 
-/** What the scans of the folder have shown about the file of another process. */
+/** What the scans of the folder have shown about the file in which another process stores checkpoints. */
 interface Sighting {
   /** The inode and modification time of the file; they change each time its process touches the file. */
   readonly stamp: string;
   /** How many consecutive scans of the folder found the file unchanged. */
   readonly idleScans: number;
-  /** Whether the file changed between two scans, which shows that its process was running at that time. */
+  /** Whether the file changed between two scans. If so, its process was running at that time. */
   readonly wasTouched: boolean;
 }
 
@@ -151,8 +151,8 @@ export class UnansweredFiles {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
-    // A process of the previous release does not touch its files, but rewrites them with each new checkpoint. It has
-    // also ended if this process continues its log.
+    // A process of the previous release does not touch its files, but rewrites them with each new checkpoint. If this
+    // process continues its log, that process has ended too.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));

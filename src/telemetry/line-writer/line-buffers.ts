@@ -43,7 +43,7 @@ const mostBytes = 16 * 1024 * 1024;
 
 /**
  * Stores the lines written since the last check found the file under its name. If the file is removed, writing to it
- * still succeeds, so its lines would be lost without a second write to the new file.
+ * still succeeds, but its lines are lost. They are written to the new file again.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);

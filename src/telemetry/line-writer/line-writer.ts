@@ -32,7 +32,7 @@ interface Segment {
   readonly held: LineBuffer;
   /** The lines that must be written again if the file is removed; null for a stream. */
   readonly unconfirmed: UnconfirmedLines | null;
-  /** Whether the file was removed. Its lines are then written again to the next file. */
+  /** Whether the file was removed. If so, its lines are written again to the next file. */
   isGone: boolean;
   /** The bytes that are being written, from the beginning of a line; null if no write is in progress. */
   pending: Buffer | null;
@@ -41,14 +41,14 @@ interface Segment {
   /** How many bytes were written to the file in total. */
   written: number;
   syncWanted: boolean;
-  /** Callbacks for when all lines accepted so far are synced to disk or syncing has failed. */
+  /** Callbacks of `sync`: called when all lines accepted so far are synced to disk, or syncing has failed. */
   synced: ((isSynced: boolean) => void)[];
 }
 
 /**
  * Appends lines to a file or stream without blocking the caller. Only one write runs at a time, so the lines keep their
- * order. A failed write continues where it stopped; if the file cannot be written any more, its lines are written to
- * the next file.
+ * order. A failed write continues where it stopped. If the file cannot be written any more, its remaining lines are
+ * written to the next file.
  */
 export class LineWriter {
   readonly #segments: [Segment, ...Segment[]];
@@ -148,7 +148,7 @@ export class LineWriter {
     return lost;
   }
 
-  /** Writes the queued lines until the timeout, then closes the file. */
+  /** Writes the queued lines. Closes the file when all are written or the timeout has passed. */
   async close(timeoutMilliseconds: number): Promise<void> {
     if (!this.#writing) this.#writeNext();
     await new Promise<void>((resolve) => {

@@ -47,8 +47,8 @@ export interface Finding {
 /** The time of an observation, and the period that it covers, in milliseconds since 1970. */
 export interface Moment {
   readonly now: number;
-  /** Start of the period that was counted: a second, or longer if counts had to wait. */
+  /** Start of the period that was counted: a second, or longer if the gateway could not send its counts at once. */
   readonly from: number;
-  /** Since when usage has been observed without a long interruption. Whether a key was idle before is unknown. */
+  /** Since when usage has been observed without a long interruption. It is unknown whether a key was used before. */
   readonly watchedSince: number;
 }

@@ -89,8 +89,8 @@ export function withSighting(
   const sighting = { name, days: days + 1, lastDay: day, isReported: was };
   const others = seen.filter((one) => one.name !== name);
   const isFull = others.length === limits.sightings;
-  // Drop the entry with the fewest days, and of several the oldest. A flood of new ones must not displace the usual
-  // ones.
+  // Drop the entry with the fewest days; if several have equally few, the oldest of these. A flood of new entries must
+  // not displace the usual ones.
   const rarest = isFull ? others.reduce((least, one) => (one.days < least.days ? one : least)) : null;
   return { since: since ?? at, seen: [...others.filter((one) => one !== rarest), sighting] };
 }
@@ -100,7 +100,8 @@ const fewCountries = 8;
 
 /**
  * Whether further new countries are to be expected, so that they are not unusual: the key was used in many countries,
- * or recently in one on a single day. By the Good-Turing estimate, values seen once show how likely a new value is.
+ * or there is a country in which it was used on only one day, recently. By the Good-Turing estimate, values seen once
+ * show how likely a new value is.
  */
 export function roams({ seen }: Sightings, now: number): boolean {
   const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>
@@ -109,8 +110,8 @@ export function roams({ seen }: Sightings, now: number): boolean {
 }
 
 /**
- * Adds counts to an hour. When more hours than the limit are stored, the oldest are merged into the maxima of their
- * week.
+ * Adds counts to an hour. If more hours than the limit are stored, the oldest ones are removed, and their values are
+ * merged into the maxima of their week.
  */
 export function withHour(
   state: Pick<KeyState, 'hours' | 'weeks'>,

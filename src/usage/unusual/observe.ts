@@ -146,7 +146,8 @@ function observePlaces(state: KeyState, rows: readonly AddressCount[], context: 
       const hour = startOf('hour', row.firstAt);
       newBlocks.set(hour, [...(newBlocks.get(hour) ?? []), block]);
     }
-    // If a known block seems to be in a new country or network, only the GeoIP database has changed.
+    // A known block (such as an IPv4 /24) stays where it is. If its country or network seems new, the GeoIP database
+    // has changed, which is no finding.
     const finding = isNewBlock ? placeFinding(place, row.firstAt, { ...context, countries, networks }) : null;
     if (finding !== null && !thresholds.off.includes(finding.rule)) found.push(finding);
     if (row.accepted === 0 && finding === null) continue;
@@ -172,7 +173,8 @@ function placeFinding(
     const message = `first use in ${country ?? ''}, ${from}${asNumber === null ? '' : ` (AS${asNumber})`}`;
     return { rule: 'new-country', pattern: `new-country:${country ?? ''}`, at, message, address, country, asNumber };
   }
-  // A key that was used in several networks, as on a mobile connection, will soon be used in more.
+  // A key that was used in several networks, as on a mobile connection, will soon be used in more. So a new network is
+  // a finding only for a key with one network.
   const own = known.networks.seen.filter(({ isReported, days }) => !isReported || days > reportedDays);
   const isSteady = activeDays >= daysOfRhythm && own.length === 1;
   if (!isNewNetwork || !isSteady) return null;
@@ -220,7 +222,7 @@ function observeUse(
 
 interface HourContext {
   readonly now: number;
-  /** Whether the key has been used for at least `learnDays`. */
+  /** Whether the first use of the key was at least `learnDays` ago. */
   readonly learned: boolean;
   readonly thresholds: Thresholds;
 }
@@ -258,7 +260,8 @@ function isPayday(hour: number): boolean {
 
 function* hourFindings(state: KeyState, hour: number, now: number, thresholds: Thresholds): Iterable<Finding> {
   const held = state.hours.find((one) => one.hour === hour);
-  // The counts of this hour came late and were merged into its week, so they are incomplete.
+  // Without stored counts, this hour is too old: its counts came late and were merged into its week. They are
+  // incomplete, so they are not compared.
   if (held === undefined) return;
   const own = busiestHours(state);
   const at = Math.max(hour, Math.min(now, hour + hourMilliseconds) - 1_000);

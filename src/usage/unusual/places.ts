@@ -18,7 +18,7 @@ const blocksInMemory = 50_000;
 
 /** Returns the block of an address, and the network that is used if its AS number is unknown. */
 const namesOf = memoize(blocksInMemory, (text) => {
-  // The registry may store networks, such as 192.0.2.0/24, in place of addresses.
+  // The registry may store networks, such as 192.0.2.0/24, in place of addresses. Parse the part before the slash.
   const address = parseIpAddress(text.split('/', 1)[0] ?? '');
   return address === null ? { block: text, network: text } : { block: blockOf(address), network: networkOf(address) };
 });

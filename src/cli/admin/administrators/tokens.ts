@@ -45,8 +45,8 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
     const { name, administrator, role: roles, source: sources, expiresIn: expiresInSeconds, output } = options;
     const administratorId = administrator === undefined ? undefined : administratorIdIn(administrator);
     const body = { name, administratorId, roles, sources, expiresInSeconds };
-    // Create the file first. If it could not be written after the request, the only copy of a valid token would be
-    // lost.
+    // Create the file before the request. Otherwise, if the file could not be created, the only copy of a valid token
+    // would be lost.
     if (output !== undefined) await createPrivate(output, '');
     const { data } = await client.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
     const { token, ...shown } = data;

@@ -5,7 +5,7 @@ import { printable } from '../printable.js';
 /** An event of an export. A newer registry may have actions that this version does not know. */
 export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
   readonly action: string;
-  /** The event's hash in the chain of events; null if the event is not in the chain. */
+  /** The event's hash in the hash chain of all events; null if the event is not in the chain. */
   readonly hash: string | null;
 }
 

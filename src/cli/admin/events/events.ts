@@ -49,8 +49,8 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
 }
 
 /**
- * Returns the actor of an event. Marks a name that no authentication confirms: a claimed name, or the actor in an event
- * of an earlier release.
+ * Returns the name of the person or program that caused an event. Marks a name that no authentication confirms: a
+ * claimed name, or the name in an event of an earlier release.
  */
 function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
   if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;

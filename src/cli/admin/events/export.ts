@@ -43,7 +43,8 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
         if (io.isTerminal === true) io.err(`\r${exported} events exported`);
       }
       const end = place;
-      // If syncing the file fails, its lines may not be on disk. The export must then continue from its start.
+      // If `close` throws, syncing the file failed, and its lines may not be on disk. So the user must repeat this
+      // export from its start.
       place = options.after ?? 0;
       await target.close();
       const count = exported === 1 ? '1 event' : `${exported} events`;
@@ -71,7 +72,7 @@ async function beginExport(
   return (await client.ask({ method: 'POST', path, query, isRepeatable: true, expects: begunExportSchema })).data;
 }
 
-/** Reads the pages of an export one after another, each with the last sequence number that it covers. */
+/** Reads the pages of an export one after another. Yields each page with the last sequence number that it covers. */
 async function* pagesOf(client: AdminClient, { seq, after }: BegunExport) {
   const path = ['events', 'exports', String(seq)];
   for (let place = after, isLast = false; !isLast;) {

@@ -21,8 +21,8 @@ export interface FilterOptions {
 }
 
 /**
- * Adds the options that filter events. `--actor` and `--reason` already describe the caller's own request, so the
- * filters have other names.
+ * Adds the options that filter events. The filters by actor and reason are not called `--actor` and `--reason`, because
+ * those options describe the caller's own request.
  */
 export function filterOptions(command: Command): Command {
   return command

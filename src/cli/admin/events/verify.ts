@@ -100,7 +100,10 @@ interface VerifyInput {
   readonly progress: (done: number, all: number) => void;
 }
 
-/** Reads the chain page by page and verifies it, up to the event that was the newest when the command started. */
+/**
+ * Reads the hash chain of events page by page and verifies it, up to the event that was the newest when the command
+ * started.
+ */
 async function verifyTrail(
   client: AdminClient,
   { head, pruned, unchained }: Static<typeof chainStateSchema>,

@@ -30,7 +30,7 @@ export interface CheckedFile extends Totals {
 export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
-  /** Called with each line that is valid without the registry, and with undefined for every other line. */
+  /** Called with each line that passes the checks made without the registry, and with undefined for any other line. */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }

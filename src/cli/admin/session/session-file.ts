@@ -21,7 +21,7 @@ export type StoredSession = Static<typeof storedSession>;
 const mostBytes = 8192;
 const othersAccess = 0o077;
 
-/** Returns the default token file for a registry: below XDG_CONFIG_HOME, named after the hash of the address. */
+/** Returns the default token file for a registry: below XDG_CONFIG_HOME, with a hash of the address as its name. */
 export function sessionFileOf(address: URL, env: Environment): string {
   const { XDG_CONFIG_HOME: configured = '' } = env;
   const home = path.isAbsolute(configured) ? configured : path.join(env.HOME ?? os.homedir(), '.config');

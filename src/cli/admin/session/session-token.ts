@@ -55,7 +55,7 @@ const leastMilliseconds = 5 * 60_000;
 const betweenReadsMilliseconds = 200;
 
 /**
- * Returns the token of the sign-in, and refreshes it if it expires within 5 minutes. Null if the user has not signed
+ * Returns the token of the sign-in. If it expires within 5 minutes, returns a new one. Null if the user has not signed
  * in.
  * @throws OperatorError if the sign-in has ended, or the registry is unreachable
  */

@@ -124,7 +124,10 @@ type MutableUsage = { -readonly [Name in keyof KeyUsage]: KeyUsage[Name] };
 const minuteMilliseconds = 60_000;
 const mostFindings = 10_000;
 
-/** Passes the requests to the detectors minute by minute, as the registry does with the batches of the gateways. */
+/**
+ * Passes the requests to the rules about unusual use, minute by minute. The registry does the same with the counts that
+ * it receives from the gateways.
+ */
 class Replay {
   readonly #thresholds: Thresholds;
   readonly #states = new Map<string, KeyState>();
@@ -153,7 +156,7 @@ class Replay {
     this.from = Math.min(this.from, at);
     this.to = Math.max(this.to, at);
     this.requests += entry.gateway.aggregate?.count ?? 1;
-    // A line that several requests share names no key.
+    // Skip a line that several requests share, because it names no key.
     const { id, fingerprint } = entry.gateway.key ?? {};
     const name = id ?? fingerprint;
     if (name === undefined || entry.gateway.aggregate !== undefined) return;
@@ -170,7 +173,7 @@ class Replay {
     this.hasCountries ||= entry.client?.geo?.country_iso_code !== undefined;
   }
 
-  /** Passes the requests of the last minute to the detectors. */
+  /** Passes the requests of the last minute to the rules about unusual use. */
   end(): void {
     for (const [key, usage] of this.#minute) {
       const moment = { now: this.#ends, from: this.#ends - minuteMilliseconds, watchedSince: this.from };

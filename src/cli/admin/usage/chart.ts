@@ -8,7 +8,7 @@ interface ChartOptions {
   readonly since: string;
   /** Milliseconds since 1970. */
   readonly now: number;
-  /** Width of the terminal in columns; Infinity if the output is not a terminal: the chart then has no bars. */
+  /** Width of the terminal in columns. Infinity if the output is not a terminal; such a chart has no bars. */
   readonly width: number;
 }
 

@@ -24,7 +24,7 @@ interface UsageOptions {
 /** Length of a date such as 2026-01-31. */
 const dateLength = 10;
 const perPage = 100;
-/** Maximum number of pages that a command reads. Together they hold as many rows as the registry sends as CSV. */
+/** Maximum number of pages that a command reads: as many rows as the registry sends at most in one CSV file. */
 const mostPages = 100;
 
 /** Creates the command `usage`, which shows the requests that the gateways have counted. */

@@ -20,7 +20,7 @@ export interface OperatorAccessOptions {
 
 const registryOfWallets: Peer = { ...registryPeer, tokenOption: '--registry-token-file' };
 
-/** The operators' API, for an administrator of the registry. */
+/** How commands reach the operators' API with a token that the registry signs for an administrator. */
 const administratorsPeer: Peer = {
   ...operatorsPeer,
   rejectedToken:
@@ -29,8 +29,9 @@ const administratorsPeer: Peer = {
 };
 
 /**
- * Determines the address of the operators' API and the token for it. Uses the shared token if its file is given, or if
- * one is configured and no registry is given. Otherwise the registry signs a token for the administrator.
+ * Determines the address of the operators' API and the token for it. Uses the shared token if its file is given as an
+ * option. If no option names a registry, a shared token from the environment or the configuration counts too. Otherwise
+ * the registry signs a token for the administrator.
  * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
  * @throws OperatorError if the registry is unreachable or signs no token

@@ -7,7 +7,7 @@ import { operatorAccess, type OperatorAccessOptions, registryAccess } from './op
 
 /** The client, options and output functions of one operators' command. */
 export interface OperatorCall<Options> extends Omit<AdminCall<Options>, 'showChange'> {
-  /** Creates a client of the registry that acts for the administrator. @throws WrongUsage */
+  /** Creates a client of the registry that uses the administrator's token. @throws WrongUsage */
   readonly openRegistry: () => Promise<AdminClient>;
 }
 
