@@ -11,8 +11,8 @@ const checksumLength = 6; // a CRC-32 has 6 base62 digits: 62^6 is the first pow
 const beyondAscii = /[\x80-\xff]/;
 
 /**
- * The secret HMAC key from which the key store's name of each API key is computed. Without it, a thief of the key store
- * cannot test whether the store contains a given API key.
+ * The secret HMAC key with which the lookup id of each API key is computed. A thief of the key store who lacks this
+ * secret cannot test whether the store contains a given API key.
  */
 export type Pepper = KeyObject;
 
@@ -22,10 +22,11 @@ export function pepperOf(bytes: Buffer): Pepper {
 }
 
 /**
- * Returns the name under which a key store stores a key: the hex SHA-256 of the key, or its HMAC-SHA-256 if there is a
- * pepper. A slow password hash would only slow down the gateway: a key has 256 random bits, so it cannot be guessed.
+ * Returns the lookup id, under which a key store stores a key: the hex SHA-256 of the key, or its HMAC-SHA-256 if there
+ * is a pepper. A slow password hash would only slow down the gateway: a key has 256 random bits, so it cannot be
+ * guessed.
  * @param key with one character per byte (latin1), as Node decodes headers; imported keys may contain non-ASCII
- *   characters
+ * characters
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {
   if (pepper !== null) return createHmac('sha256', pepper).update(key, 'latin1').digest('hex');

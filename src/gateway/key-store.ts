@@ -3,7 +3,7 @@ import type { Eventual } from './eventual.js';
 
 /**
  * Where a record was read: from the store (`store`), from the cache while it is known to be current (`cache`), or from
- * the cache while the gateway receives no change notices (`stale`).
+ * the cache while the gateway receives no invalidation messages (`stale`).
  */
 export type RecordSource = 'store' | 'cache' | 'stale';
 

@@ -27,9 +27,12 @@ export interface TorExits {
   has(address: IpAddress): boolean | null;
   /** SHA-256 of the current list in hex; null if there is no list. */
   readonly digest: string | null;
-  /** Returns why requests cannot be checked against the list, for operators; null if they can. */
+  /**
+   * Returns why requests are denied for lack of a usable list, for operators. Null if the list is usable, or if
+   * requests are allowed without it.
+   */
   unavailableReason(): string | null;
-  /** Returns why the list of Tor exits is too old, for operators; null if it is current. */
+  /** Returns a warning for operators if the list in use was read from a file that is too old; otherwise null. */
   ageWarning?(): string | null;
   /** Returns the status of the list, for operators. */
   status(): TorListStatus;
@@ -87,8 +90,8 @@ export interface GeoLocation {
 export interface GeoIp {
   locate(address: IpAddress): GeoLocation;
   /**
-   * Whether the anonymous IP database lists the address, or the IPv4 address embedded in it, as a Tor exit. Null if
-   * that database is unavailable.
+   * Whether the anonymous IP database lists the address, or the IPv4 address embedded in it, as a Tor exit. Null
+   * (unknown) if the database is damaged and the configuration denies requests in that case.
    */
   isTorExit(address: IpAddress): boolean | null;
   close(): void;

@@ -24,7 +24,7 @@ export interface Position {
 
 /** The state of a store at one moment. */
 export interface StoreSnapshot {
-  /** Number that changes when the connection may lead to another server, or when change notices may have been lost. */
+  /** Number that changes when the connection may lead to another server, or an invalidation message may be lost. */
   readonly epoch: number;
   /** Run ids of the Redis servers that store the records, in stable order. Empty if the user may not query them. */
   readonly servers: readonly string[];
@@ -55,10 +55,10 @@ export interface StoreMemory {
   readonly maxMemory: number;
 }
 
-/** A gateway as the store shows it: its acknowledgement of published changes, and the time since its last notice. */
+/** A gateway as the store shows it: its acknowledgement of changes, and the time since it last wrote that. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** Milliseconds since the gateway's last notice. Restarts at 0 if notices may have been lost. */
+  /** Milliseconds since the gateway's last sign of life. Restarts at 0 if invalidation messages may have been lost. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
@@ -91,10 +91,10 @@ interface GatewayAcknowledgement {
  * if the database was restored from a backup, only the gateways may still know of a revocation.
  */
 export interface InactiveReport {
-  /** Name of the report, as `removeReports` takes it. */
+  /** Redis key of the report, to be passed to `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The generation that the gateway knew last. `revision` is its newest change that the gateway knew. */
+  /** The generation (unbroken history of changes) that the gateway knew last. `revision` is its newest known change. */
   readonly generation: string;
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
@@ -104,13 +104,13 @@ export interface InactiveReport {
 
 /** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** Number that changes when the connection or the notices were interrupted, as in `StoreSnapshot`. */
+  /** Number that changes when a connection or invalidation message may have been lost, as in `StoreSnapshot`. */
   readonly epoch: number;
   /** Generation in the meta record; null if that record is missing, invalid, or names other servers. */
   readonly generation: string | null;
   /** Whether the meta record is sealed with an accepted secret. */
   readonly isSealed: boolean;
-  /** Whether this process has handled all notices that were sent before this query. */
+  /** Whether this process has handled all invalidation messages that were sent before this query. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
   /** Whether gateways may have written reports since the last time that all reports were read. */
@@ -143,7 +143,7 @@ export interface RecordDifference {
 /** Records that a writer other than the registry may have changed. */
 export interface ChangedRecords {
   readonly names: readonly string[];
-  /** Whether more records may have changed, because notices were lost or too many arrived. */
+  /** Whether more records may have changed, because invalidation messages were lost or too many arrived. */
   readonly isIncomplete: boolean;
 }
 
@@ -151,24 +151,27 @@ export interface ChangedRecords {
 export interface WatchedRecords {
   /**
    * Takes up to `most` records that another writer may have changed. The first call starts the watch, which lasts until
-   * `rest()` is called or notices are lost.
+   * `rest()` is called or invalidation messages are lost.
    */
   take(most: number): ChangedRecords;
-  /** Whether all notices were processed, no notice was lost, and no changed record is left to take. */
+  /** Whether all invalidation messages have arrived and been handled, and no changed record is left to take. */
   readonly isQuiet: boolean;
-  /** Resolves when changed records can be taken again. */
+  /** Resolves when `take` has changed records to return. */
   next(): Promise<void>;
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
   /**
-   * Compares stored records with their expected values. The returned `epoch` is read after all pending notices were
-   * handled.
+   * Compares stored records with their expected values. The returned `epoch` is read after all pending invalidation
+   * messages were handled.
    */
   compare(
     entries: readonly StoreEntry[],
     generation: string,
   ): Promise<{ readonly epoch: number; readonly differences: readonly RecordDifference[] }>;
-  /** Writes the expected values. On a single server, rejects if another registry has become the writer. */
+  /**
+   * Writes the expected values. On a single server, rejects if another registry has become the writer. In a Cluster,
+   * skips each record that was changed after `compare`.
+   */
   repair(differences: readonly RecordDifference[], generation: string): Promise<void>;
 }
 
@@ -234,9 +237,7 @@ export interface RecordsStore {
    * @param roster the instance ids of the gateways that the registry knows
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
-  /**
-   * Resolves at the next notice of any gateway, such as an acknowledgement. Never resolves if the store has no notices.
-   */
+  /** Resolves when any gateway next writes its acknowledgement. Never resolves if the store reports no such writes. */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
   /** Deletes the leases of these gateways, then their acknowledgements. */

@@ -1,6 +1,6 @@
 /** How long a request waits for fresh data when the cache has a stale record for it. */
 const patienceMilliseconds = 3;
-/** After a wait has timed out, requests do not wait again for this long. */
+/** After a wait has timed out, requests skip the wait for this long and get their stale records at once. */
 const betweenWaitsMilliseconds = 250;
 
 /** The result of a wait for fresh data that timed out. */
@@ -24,8 +24,8 @@ export class FreshnessWait {
   }
 
   /**
-   * Resolves after the timeout. If the process was blocked, data that arrived meanwhile is processed first. Concurrent
-   * callers share one wait.
+   * Resolves after the timeout. If the process was blocked, `setImmediate` lets Node first process the data that
+   * arrived meanwhile. Concurrent callers share one wait.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

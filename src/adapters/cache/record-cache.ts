@@ -23,8 +23,8 @@ interface ReadInFlight<Compiled> {
    */
   mayBeHeld: boolean;
   /**
-   * The cache's counter when the read began. The cache increments the counter before the gateway acknowledges a
-   * revision (the number of a change). A new request must not join a read with an older counter.
+   * The value of `#round` when the read began. `#round` is incremented before the gateway acknowledges a change to the
+   * registry. A read with a lower value may return the record before that change, so no new request may join it.
    */
   readonly round: number;
 }
@@ -66,8 +66,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Returns a record from the cache while the cache is fresh, otherwise from the store. While the store is unavailable,
-   * returns a stale record within the configured limit. While invalidations cannot arrive, the cache never reports that
-   * a record does not exist.
+   * returns a stale record within the configured limit. While invalidations cannot arrive, only a read of the store can
+   * show that a record does not exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -124,9 +124,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Prevents new requests from joining reads in flight, which may still return the record before a change. Must be
-   * called before the gateway acknowledges a revision (the number of a change), because the registry then reports the
-   * change as in force.
+   * Prevents new requests from joining reads in flight, because such a read may return the record before a change. Must
+   * be called before the gateway acknowledges a revision (the number of a change): the registry then reports the change
+   * as in force.
    */
   closeLookUps(): void {
     this.#round += 1;
@@ -167,7 +167,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the record is cached, at any age, or the cache is fresh and knows that the record does not exist. */
+  /** Whether the record is cached (even stale or expired), or the cache is fresh and knows that it does not exist. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
@@ -256,7 +256,7 @@ export class RecordCache<Compiled extends object> {
   }
 }
 
-/** Whether the cache can be trusted: cached records are valid only while all invalidation messages arrive. */
+/** Whether cached records may be used: they are valid only while all invalidation messages arrive. */
 export interface Freshness {
   readonly standing: {
     /** Whether all invalidations arrive, so that cached records are valid. */

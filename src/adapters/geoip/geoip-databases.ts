@@ -13,8 +13,8 @@ export interface GeoIpFiles {
 /** How to respond to a damaged database, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
   /**
-   * What the Tor check returns for an address whose database entry is damaged. True: null (unknown). False: false (not
-   * a Tor exit).
+   * Whether a damaged database denies requests. If true, the Tor check returns null (unknown) for a damaged entry,
+   * which denies the request. If false, it returns false (not a Tor exit).
    */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;

@@ -38,7 +38,8 @@ export function readSigningKey(file: string): Promise<SigningKey> {
 }
 
 /**
- * Reads the key with which the registry signs services tokens.
+ * Reads the key with which the registry signs services tokens (JWTs that authenticate its administrators to the
+ * services).
  * @throws OperatorError if the file is unreadable, or not an Ed25519 private key; the message is one sentence
  */
 export async function readServicesTokenKey(file: string): Promise<SigningKey> {

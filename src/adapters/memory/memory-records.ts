@@ -29,8 +29,8 @@ export interface MemoryGateway {
 }
 
 /**
- * Stands for the run id of a Redis server. It is a constant, because these records live in this process and end with
- * it.
+ * Stands for the run id of a Redis server. It is a constant: these records live in this process and end with it, so no
+ * other server can replace it.
  */
 const server = 'memory';
 

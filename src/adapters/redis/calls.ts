@@ -38,10 +38,7 @@ export function setCommand({ name, text, lifetimeMilliseconds }: Acknowledgement
   return { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] };
 }
 
-/**
- * Deletes names in one pipeline.
- * @throws Error of the first failed command
- */
+/** Deletes Redis keys in one pipeline. */
 export async function deleteAll(redis: Redis, names: readonly string[]): Promise<void> {
   await callAll(
     redis,
@@ -49,7 +46,10 @@ export async function deleteAll(redis: Redis, names: readonly string[]): Promise
   );
 }
 
-/** Reads the texts of these names in one transaction, in the same order; null for a missing text. */
+/**
+ * Reads the texts of these Redis keys in one transaction, in the same order; null for a missing key. A value that is
+ * not a string gives a text that cannot be parsed.
+ */
 export async function readTogether(redis: Redis, names: readonly string[]): Promise<(string | null)[]> {
   const transaction = redis.multi();
   for (const name of names) transaction.get(name);
@@ -57,7 +57,7 @@ export async function readTogether(redis: Redis, names: readonly string[]): Prom
   return results.map(([error, text]) => (error === null ? (text as string | null) : malformedText(error)));
 }
 
-/** Reads the stored bytes of these names, in the same order; null for a missing name. */
+/** Reads the stored bytes of these Redis keys, in the same order; null for a missing key. */
 export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
   const texts: (Buffer | null)[] = [];
   for (let start = 0; start < names.length; start += namesAtATime) {

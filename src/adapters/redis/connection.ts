@@ -76,8 +76,8 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
 }
 
 /**
- * Opens a connection to one server or a Cluster, for commands with a single name each. Every command ends with a reply
- * or an error within the command timeout. The server may be a former master.
+ * Opens a connection to one server or a Cluster, for commands with one Redis key each. Every command ends with a reply
+ * or an error within the command timeout. Nothing checks that the server is still the master.
  */
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
@@ -132,8 +132,8 @@ export function connectSentinel(
 
 /**
  * Destroys the socket, so that ioredis reconnects at once. `disconnect` would wait until the server closes its end;
- * meanwhile the connection would seem open and refuse each command. Leaves a connection unchanged that is still being
- * opened, because behind a Sentinel ioredis would stop reconnecting.
+ * meanwhile the connection would seem open and refuse each command. Does nothing while the connection is being opened:
+ * behind a Sentinel, ioredis would then stop reconnecting.
  */
 export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();

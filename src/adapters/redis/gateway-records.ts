@@ -22,7 +22,10 @@ const acknowledgementForm = Type.Object({
   generation: Type.Optional(generation),
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
-  /** How long the gateway may use its cache after the last proof that its server is the master, plus one second. */
+  /**
+   * How long the registry waits for this gateway before it confirms a change: the time for which the gateway may use
+   * its cache after the last proof that its server is the master, plus one second.
+   */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
   /** The gateway's clock when it wrote the acknowledgement, in milliseconds since 1970; for display only. */
@@ -57,7 +60,7 @@ const grantForm = Type.Object({
 const queryReplyForm = Type.Object({ generation, isPresent: Type.Boolean() });
 
 /**
- * The value with which a gateway queries the registry for a record. It is written under
+ * The value with which a gateway queries the registry for a record. It is stored under the Redis key
  * `mg:ask:<instanceId>:<number>:<record>`.
  */
 export const queryText = 'asked';
@@ -72,8 +75,9 @@ export const queryLifetimeMilliseconds = 2_000;
 export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
- * A lease that the registry writes under `mg:grant:<instanceId>`. It allows the gateway to use its cache. It also
- * confirms that the registry has listed the gateway in this generation and has read the heartbeat with this number.
+ * A lease (permission to use the cache for a limited time) that the registry writes under `mg:grant:<instanceId>`. It
+ * confirms that the registry has listed the gateway in this generation and has read the heartbeat with this number. The
+ * registry waits for listed gateways before it confirms a change.
  */
 export type Grant = Static<typeof grantForm>;
 

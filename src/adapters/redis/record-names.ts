@@ -1,26 +1,31 @@
 import type { Redis } from 'ioredis';
 import type { Environment } from '../../policy/key-format.js';
 
-/** The names of all records in Redis, as in docs/records.md. A prefix separates deployments that share one Redis. */
+/** Builds all Redis keys, as in docs/records.md. A prefix separates deployments that share one Redis. */
 export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
   /**
-   * Name under which Redis stores the id of the newest change. The id tells two changes apart that have the same
-   * revision: a restored database reaches the same numbers again.
+   * Redis key of the id of the newest change. Two changes can have the same revision (number), because a database that
+   * was restored from a backup reaches the same numbers again. The id tells such changes apart.
    */
   readonly change: string;
   /**
-   * Name of the newest change's id in a Cluster. Its hash tag puts it into the slot of `revision`, so that one script
-   * can write both.
+   * Redis key of the newest change's id in a Cluster. Its hash tag puts it into the slot of `revision`, so that one
+   * script can write both.
    */
   readonly changeInCluster: string;
-  /** A fencing token on a single server: the current writer of the records, and the number of its writes. */
+  /**
+   * Redis key of the fencing token on a single server: the current writer of the records, and the number of its writes.
+   */
   readonly writer: string;
-  /** The change index of a Cluster, with the newest revision of each slot. It is in the slot of `revision`. */
+  /**
+   * Redis key of a Cluster's change index, which stores the newest revision of each slot. It is in the slot of
+   * `revision`.
+   */
   readonly changedSlots: string;
-  /** The Tor exit list. */
+  /** Redis key of the Tor exit list. */
   readonly torExits: string;
   readonly torExitsLock: string;
 
@@ -45,86 +50,92 @@ export class RecordNames {
     return `${this.#prefix}merchant:${merchantId}`;
   }
 
-  /** Returns the lookup ids of the key records among these names. */
+  /** Returns the lookup ids (hashes of API keys) of the key records among these Redis keys. */
   lookupIdsOf(names: readonly string[]): string[] {
     return behind(this.key(''), names);
   }
 
-  /** Returns the merchant ids of the merchant records among these names. */
+  /** Returns the merchant ids of the merchant records among these Redis keys. */
   merchantIdsOf(names: readonly string[]): string[] {
     return behind(this.merchant(''), names);
   }
 
-  /** Name of a gateway's acknowledgement, which states the revision up to which the gateway has applied all changes. */
+  /**
+   * Redis key of a gateway's acknowledgement, which states the revision up to which the gateway has applied all
+   * changes.
+   */
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
   }
 
-  /** Name of the registry's grant: a lease that lets a gateway use its cache. */
+  /** Redis key of the registry's grant: a lease that lets a gateway use its cache. */
   grant(instanceId: string): string {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
   /**
-   * Name of a gateway's query to the registry for a missing record.
-   * @param name of the record, with the prefix
+   * Redis key of a gateway's query to the registry for a missing record.
+   * @param name Redis key of the record, with the prefix
    */
   ask(instanceId: string, count: number, name: string): string {
     return `${this.askPrefix}${instanceId}:${count}:${name.slice(this.#prefix.length)}`;
   }
 
-  /** The prefix of the names of all queries. */
+  /** The prefix of the Redis keys of all queries. */
   get askPrefix(): string {
     return `${this.#prefix}ask:`;
   }
 
   /**
-   * Name of one part of a gateway's report of inactive records. The gateway writes it before it adopts another
-   * generation.
+   * Redis key of one part of a gateway's report of inactive records. The gateway writes it before it adopts another
+   * generation (unbroken history of changes), in which revocations may be lost.
    */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
 
-  /** The prefix of the names of all reports of inactive records. */
+  /** The prefix of the Redis keys of all reports of inactive records. */
   get inactivePrefix(): string {
     return `${this.#prefix}inactive:`;
   }
 
-  /** The stream of messages from gateways to the registry. */
+  /** Redis key of the stream of messages from gateways to the registry. */
   get messages(): string {
     return `${this.#prefix}messages`;
   }
 
-  /** The stream of request counts from gateways. */
+  /** Redis key of the stream of request counts from gateways. */
   get usage(): string {
     return `${this.#prefix}usage`;
   }
 
-  /** Name of the registry's reply to a message. */
+  /** Redis key of the registry's reply to a message. */
   reply(messageId: string): string {
     return `${this.#prefix}reply:${messageId}`;
   }
 
   /**
-   * Name of a merchant's token bucket (rate limit). Environments have separate buckets, so that test requests do not
-   * use up the limit for payments.
+   * Redis key of a merchant's token bucket (rate limit). Environments have separate buckets, so that test requests do
+   * not use up the limit for payments.
    */
   rate(environment: Environment, merchantId: string): string {
     return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
-  /** Name of the marker of a Cluster slot, which shows up to which revision the slot is complete. */
+  /** Redis key of the marker of a Cluster slot, which shows up to which revision the slot is complete. */
   slotMarker(tag: string): string {
     return `${this.#prefix}slot:{${tag}}`;
   }
 
-  /** Prefixes of the names of key and merchant records. */
+  /** Prefixes of the Redis keys of key and merchant records. */
   get recordPrefixes(): readonly string[] {
     return [this.key(''), this.merchant('')];
   }
 
-  /** Name prefixes whose changes Redis reports to a gateway. Names that gateways write are not among them. */
+  /**
+   * Prefixes of the Redis keys whose changes Redis reports to a gateway. They do not match the keys that gateways
+   * write.
+   */
   get tracked(): readonly string[] {
     return [...this.recordPrefixes, this.meta, this.revision];
   }
@@ -135,20 +146,20 @@ function behind(prefix: string, names: readonly string[]): string[] {
 }
 
 const namesAtATime = 1_000;
-/** COUNT of one SCAN step of a gateway. It is small, because other commands of Redis wait for that step. */
+/** COUNT of one SCAN step of a gateway. It is small, because the commands of other clients wait for that step. */
 export const namesOfStep = 500;
 
 /**
- * Scans for the names with this prefix. A name may occur twice. A name that is added or removed during the scan may be
- * absent.
+ * Scans for the Redis keys with this prefix. A key may occur twice. A key that is added or removed during the scan may
+ * be absent.
  */
 export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<string> {
   for await (const names of scanPages(redis, prefix, namesAtATime)) yield* names;
 }
 
 /**
- * Scans like `scanNames`, but page by page. Redis examines about `count` names per page, so a page may contain fewer
- * names or be empty.
+ * Scans like `scanNames`, but page by page. Redis examines about `count` keys per page, so a page may contain fewer
+ * keys or be empty.
  */
 export async function* scanPages(redis: Redis, prefix: string, count: number): AsyncGenerator<readonly string[]> {
   const pattern = `${prefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`;

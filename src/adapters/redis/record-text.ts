@@ -3,8 +3,10 @@ import type { Seals } from './seal.js';
 
 /**
  * Builds the text of a key or merchant record as stored in Redis.
- * @param name with the prefix of the store; the seal (HMAC) covers it
- * @param generation of the record; names of generations sort by time
+ * @param name Redis key, with the prefix of the store. The seal (HMAC) covers it, so the record is invalid under
+ * another key.
+ * @param generation the generation (unbroken history of changes) of the record. A later generation has a name that
+ * sorts later.
  */
 export function recordText(seals: Seals, name: string, value: object, generation: string): string {
   return seals.seal(name, JSON.stringify({ ...value, generation }));
@@ -24,7 +26,8 @@ export function readRecordText(seals: Seals, name: string, text: string, own: st
 }
 
 /**
- * Rejects a record from a generation before the reader's own.
+ * Rejects a record from an earlier generation (unbroken history of changes) than the reader's own, because the record
+ * may be outdated.
  * @param seals if seals are required, the record must name its generation
  * @throws MalformedRecord
  */

@@ -40,13 +40,15 @@ export interface RecordsLink {
    */
   catchUp(): Promise<void>;
   /**
-   * Reads the text of a record. Null only if the record does not exist and the store still has this generation.
-   * @throws StoreUnseeded
+   * Reads the text of a record. Null only if the record does not exist and the store still has this generation
+   * (unbroken history of changes).
+   * @throws StoreUnseeded if the record is missing, but the store may be incomplete
    * @throws KeyStoreUnavailable if a known condition prevents reading this record now
    */
   read(name: string, generation: string): Promise<string | null>;
   /**
-   * Reads the stored text under this name, without any check; null if it is missing. Rejects if Redis does not reply.
+   * Reads the text under this Redis key without checking that the store is complete; null if the key is missing.
+   * Rejects if Redis does not reply.
    */
   text(name: string): Promise<string | null>;
   /**
@@ -54,8 +56,8 @@ export interface RecordsLink {
    */
   receiveNotices(): Promise<void>;
   /**
-   * Scans for the names with this prefix, page by page. Every name that exists throughout the scan is included, perhaps
-   * more than once.
+   * Scans for the Redis keys with this prefix, page by page. Every key that exists throughout the scan is included,
+   * perhaps more than once.
    */
   names(prefix: string): AsyncGenerator<readonly string[]>;
   /**
@@ -66,7 +68,7 @@ export interface RecordsLink {
   /** Writes a text that expires after its lifetime. */
   write(text: AcknowledgementText): Promise<void>;
   /**
-   * Writes an acknowledgement, then reads the grant.
+   * Writes an acknowledgement, then reads the grant (the gateway's lease for its cache).
    * @returns the text of the grant
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;

@@ -12,13 +12,13 @@ const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
 /**
  * HMAC input from which the id of a secret is computed. It contains no line feed, so it differs from the input for any
- * record (name, line feed, text).
+ * record (Redis key, line feed, text).
  */
 const idSubject = 'id';
 
 /**
  * Seals texts with HMAC-SHA256, to prove who wrote them: the registry, for records; a gateway, for its
- * acknowledgements. The seal also covers the name, so a text is invalid under another name.
+ * acknowledgements. The seal also covers the Redis key, so a text is invalid under another key.
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];
@@ -63,7 +63,7 @@ export class Seals {
     return fits.includes(true) ? 'accepted' : 'other';
   }
 
-  /** Whether a text may be trusted. If a secret is configured, the text must have a valid seal. */
+  /** Whether a text may be used: it has a valid seal, or no secret is configured. */
   accept(name: string, text: string): boolean {
     return !this.areOn || isProof(this.stateOf(name, text));
   }
@@ -103,7 +103,7 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
   return createHmac('sha256', secret).update(`${name}\n${text}`).digest('base64url');
 }
 
-/** Called for a record that cannot be used, with its name, the problem in words, and the kind of problem. */
+/** Called for a record that cannot be used, with its Redis key, the problem in words, and the kind of problem. */
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
 /**
@@ -136,7 +136,7 @@ export class SealCheck {
     }
   }
 
-  /** Returns the text if it may be trusted; null otherwise. */
+  /** Returns the text; null if a secret is configured and the text has no valid seal. */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);

@@ -5,7 +5,7 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record that names no servers. It may come from a snapshot of Redis from before an upgrade,
+ * Reason to distrust a meta record that lists no servers. It may come from a snapshot of Redis from before an upgrade,
  * so later changes may be missing.
  */
 const noServers =
@@ -15,14 +15,14 @@ const earlierGeneration =
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
-/** The state of a store whose records are trusted. */
+/** The state of a store that is trusted, so that its records may be used. */
 export interface BelievedState {
   readonly generation: string;
   /** The revision of the newest change. */
   readonly revision: number;
   /**
    * How many replicas may take over from this server. Null: the registry is of an earlier release, which does not
-   * report the number and grants no leases.
+   * report the number and gives gateways no leases for their caches.
    */
   readonly replicas: number | null;
   /** Whether the registry replies to queries for a record. */
@@ -43,17 +43,17 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check rejects a meta record that must not be trusted; null: every meta record is trusted */
+  /** @param check verifies the meta record, and throws if it may be forged; null: no check */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
 
-  /** Why the store was not trusted at the last read; null if it was trusted. */
+  /** Why the records of the store must not be used, as of the last read; null if they may be used. */
   get reason(): string | null {
     return this.#reason;
   }
 
-  /** The generation of the records that were last trusted; null if none have been trusted yet. */
+  /** The generation (unbroken history of changes) of the records that were last trusted; null before the first. */
   get generation(): string | null {
     return this.#generation;
   }
@@ -71,7 +71,7 @@ export class StoreState {
     return this.#filling;
   }
 
-  /** Why the registry may not have compared a trusted server with its database; null if it has. */
+  /** Why the registry may not have compared the records of this server with its database; null if it has. */
   get notNamed(): string | null {
     return this.#notNamed;
   }
@@ -80,8 +80,8 @@ export class StoreState {
    * Decides whether to trust the state that the store reports.
    * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
    * unknown; the caller must then not trust the result
-   * @param enrolledIn the generation in which this gateway is enrolled. In that generation the gateway itself detects a
-   * lost change, so the meta record need not name the servers
+   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled this gateway. In that
+   * generation the gateway itself detects a lost change, so the meta record need not name the servers
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(
@@ -120,7 +120,10 @@ export class StoreState {
     }
   }
 
-  /** Adopts a trusted state. From then on, no lower revision of its generation is trusted. */
+  /**
+   * Makes a trusted state the current one. From then on, a lower revision of the same generation is not trusted,
+   * because it shows that changes were lost.
+   */
   adopt({ generation, revision, replicas }: BelievedState): void {
     if (generation !== this.#generation) this.#highestRevision = 0;
     this.#generation = generation;
@@ -141,7 +144,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
 }
 
 /**
- * Returns the generation that a meta record names.
+ * Returns the generation (unbroken history of changes) that a meta record names.
  * @throws MalformedRecord if the meta record is missing or invalid, or the store is being refilled
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
@@ -151,14 +154,14 @@ export function generationOf(meta: string | null, check: MetaCheck): string {
 }
 
 /**
- * Rejects the text of a meta record that must not be trusted.
- * @throws MalformedRecord
+ * Verifies the text of a meta record.
+ * @throws MalformedRecord if the record may be forged
  */
 export type MetaCheck = (text: string) => void;
 
 /**
  * Checks and parses a stored meta record.
- * @throws MalformedRecord if it is missing, invalid or not trusted
+ * @throws MalformedRecord if it is missing or invalid, or `check` rejects it
  */
 function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
   if (meta === null)

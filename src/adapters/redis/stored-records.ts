@@ -26,7 +26,7 @@ export class RedisStoredRecords {
 
   /**
    * Reads the text of a record; null if it is missing.
-   * @param name without the prefix
+   * @param name Redis key, without the prefix
    */
   async read(name: string): Promise<string | null> {
     await this.#connected();
@@ -38,7 +38,7 @@ export class RedisStoredRecords {
     for await (const [node, names] of this.#pages(this.#names.key(''))) yield* this.#read(node, names);
   }
 
-  /** Deletes every Redis name with the prefix. */
+  /** Deletes every Redis key with the prefix. */
   async removeAll(): Promise<void> {
     for await (const [node, names] of this.#pages(this.#prefix)) await Promise.all(names.map((name) => node.del(name)));
   }
@@ -47,7 +47,7 @@ export class RedisStoredRecords {
     this.#redis.disconnect();
   }
 
-  /** Scans for the names with this prefix, in pages from one node each. */
+  /** Scans for the Redis keys with this prefix, in pages from one node each. */
   async *#pages(prefix: string): AsyncGenerator<readonly [node: Redis, names: readonly string[]]> {
     await this.#connected();
     for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
@@ -64,7 +64,7 @@ export class RedisStoredRecords {
   }
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
-    // One GET per name, because the names on a Cluster node are in different slots.
+    // One GET per Redis key, because the keys on a Cluster node are in different slots.
     const texts = await Promise.all(names.map((name) => node.get(name).catch(malformedText)));
     for (const [index, name] of names.entries()) {
       const text = texts[index] ?? null;

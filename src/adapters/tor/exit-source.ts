@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { redact } from '../../config/redact.js';
 
-/** A source of Tor exit lists. */
+/** A source of Tor exit lists: a URL or a file. */
 export interface ExitSource {
   /** A hash of the source, equal in every process. The URL itself is not used, because it may contain a secret. */
   readonly id: string;

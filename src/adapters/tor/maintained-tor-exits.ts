@@ -51,9 +51,9 @@ export class MaintainedTorExits implements TorExits {
   readonly #files: ListFiles;
   /** The list merged from the lists of all sources. It is replaced atomically. */
   #list = new TorExitList([]);
-  /** The digests of the merged lists, as one string. */
+  /** The digests of the merged lists, as one string. If this string changes, the lists are merged again. */
   #joined = '';
-  /** The start time for the age of the newest merged list, in milliseconds since 1970. */
+  /** The time from which the age of the newest merged list counts, in milliseconds since 1970. */
   #expiresSince = -Infinity;
   #sharedAt = -Infinity;
   #unpublished = false;
@@ -149,7 +149,7 @@ export class MaintainedTorExits implements TorExits {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // Fetch only with the lock in the key store. Otherwise a hundred gateways would all fetch.
+      // Fetch only while holding the lock in the key store. Otherwise a hundred gateways would all fetch.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#list);

@@ -95,9 +95,10 @@ export class RecordExchange {
   }
 
   /**
-   * Calls `act` while this process has the exclusive right to fetch, and publishes the result.
+   * Calls `act` while this process has the exclusive right to fetch, and publishes the result. Without a shared store,
+   * only calls `act`.
    * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
-   * @returns false if another process is fetching, or the key store is unavailable; then nothing was published
+   * @returns false if another process is fetching, or the key store is unavailable; in both cases nothing was published
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;

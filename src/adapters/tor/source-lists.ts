@@ -45,7 +45,7 @@ export class SourceLists {
     this.#rules = rules;
   }
 
-  /** Incremented when a list changes or is confirmed. */
+  /** Incremented when a list changes or its source confirms it, so that the snapshot file is written again. */
   get revision(): number {
     return this.#revision;
   }

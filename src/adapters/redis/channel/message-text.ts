@@ -3,8 +3,8 @@ import { type GatewayMessage, maxMessageBytes } from '../../../gateway/channel-p
 import type { Seals } from '../seal.js';
 
 /**
- * A message from a gateway to the registry, as stored in the Redis stream. Redis stores the reply under a name with
- * this id.
+ * A message from a gateway to the registry, as stored in the Redis stream. The registry writes its reply to a Redis key
+ * that contains this id.
  */
 export interface StoredMessage extends GatewayMessage {
   readonly id: string;
@@ -12,15 +12,15 @@ export interface StoredMessage extends GatewayMessage {
 
 /** The field of a stream entry that contains the message as JSON. */
 export const messageField = 'message';
-/** A stream of messages: the part of its name after the prefix, and its maximum length. */
+/** A stream of messages: its Redis key without the prefix, and its maximum number of entries. */
 export interface MessageStream {
   readonly name: 'messages' | 'usage';
   readonly maxMessages: number;
 }
 
 /**
- * The stream of audit-log checkpoints. Its maximum exceeds the number of messages that all gateway processes can have
- * pending.
+ * The stream of checkpoints, with which an auditor can detect changes of the audit log. Its maximum exceeds the number
+ * of messages that all gateway processes can have pending.
  */
 export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
 /**
@@ -28,14 +28,17 @@ export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 
  * the registry reject this kind of message. The maximum keeps the stream below 32 MB.
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
-/** Maximum size of a stored text, in bytes. Twice the body, because JSON escapes quotes and line ends. */
+/**
+ * Maximum size of a stored message or reply in bytes. Twice the body, because JSON escapes each quote and line end with
+ * a second character.
+ */
 export const mostTextBytes = 2 * maxMessageBytes;
 
 const idForm = /^[\w-]{1,64}$/;
 
 /**
  * Serializes a message and seals it (adds an HMAC).
- * @param name of the stream; the seal covers it
+ * @param name Redis key of the stream. The seal covers it, so the message is invalid in another stream.
  */
 export function messageText(seals: Seals, name: string, { id, kind, body }: StoredMessage): string {
   return seals.seal(name, JSON.stringify({ id, kind, body }));
@@ -54,7 +57,7 @@ export function readMessage(seals: Seals, name: string, text: string): StoredMes
 
 /**
  * Serializes a reply and seals it (adds an HMAC).
- * @param name of the reply; the seal covers it
+ * @param name Redis key of the reply. The seal covers it, so the text is invalid as the reply to another message.
  */
 export function replyText(seals: Seals, name: string, body: string): string {
   return seals.seal(name, JSON.stringify({ body }));

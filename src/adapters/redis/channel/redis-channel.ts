@@ -31,8 +31,8 @@ return redis.call('XADD', KEYS[1], '*', ARGV[3], ARGV[4])
 `;
 
 /**
- * Lua: reads a reply, but not if it is too large. An attacker who can write to Redis could store hundreds of megabytes
- * in it.
+ * Lua: returns a reply; false if it is missing or too large. Without the limit, an attacker who can write to Redis
+ * could exhaust the gateway's memory with a huge reply.
  */
 const replyScript = `
 local reply = redis.call('GET', KEYS[1])
@@ -46,8 +46,8 @@ export class RedisChannel implements RegistryChannel {
   readonly #seals: Seals;
   readonly #stream: MessageStream;
   /**
-   * The stream entries of messages without a reply, by message content. With them, a repeated `send` does not append
-   * the message twice.
+   * The stream entries of messages without a reply, by message content. A repeated `send` finds its entry here, so it
+   * does not append the message twice.
    */
   readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
 

@@ -56,7 +56,10 @@ export class RedisInbox implements GatewayInbox {
   #timer: NodeJS.Timeout | null = null;
   #polling: Promise<void> | null = null;
   #workingSince: number | null = null;
-  /** The error reply with which Redis last refused to read the stream; null if it did not. */
+  /**
+   * The error reply to the last read of the stream, so that a repeated error is reported only once; null after a
+   * success.
+   */
   #refusal: string | null = null;
 
   /** @param failing milliseconds after which a message that fails, while other messages succeed, is discarded */

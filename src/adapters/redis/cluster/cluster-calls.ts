@@ -5,7 +5,7 @@ import type { ClusterMaster } from './cluster-master.js';
 import type { ClusterMasters } from './cluster-masters.js';
 import { slotOf } from './hash-slots.js';
 
-/** A command for one Redis name. The hash slot of the name determines the master that receives it. */
+/** A command for one Redis key. The hash slot of the key determines the master that receives the command. */
 export interface NamedCall {
   readonly name: string;
   readonly command: readonly string[];
@@ -14,8 +14,8 @@ export interface NamedCall {
 }
 
 /**
- * Maps an error reply for one name to a result.
- * @throws the error itself, if it is not specific to that name
+ * Maps an error reply for one Redis key to a result.
+ * @throws the error itself, if it does not concern that key
  */
 type Rescue = (error: unknown) => unknown;
 
@@ -34,8 +34,8 @@ const callsAtATime = 500;
 const asking = { command: ['ASKING'] };
 
 /**
- * Sends a command to the master of the name's slot. While the slot migrates, follows an ASK redirection, but only to a
- * connected master.
+ * Sends a command to the master of the key's hash slot. While the slot migrates, follows an ASK redirection, but only
+ * to a master to which this process is connected.
  * @throws SlotMoved
  * @throws Error if the master does not reply or refuses the command
  */

@@ -67,8 +67,8 @@ export class ClusterMaster {
   }
 
   /**
-   * An object that is replaced after each lost connection, restart of CLIENT TRACKING, or flush. Data that was read
-   * under an earlier object must be read again.
+   * Identifies the current session. A lost connection, a restart of CLIENT TRACKING or a flush begins a new session,
+   * with a new object. Data that was read in an earlier session must be read again.
    */
   get session(): object {
     return this.#session;
@@ -95,7 +95,7 @@ export class ClusterMaster {
     return Number(place.slice(colon + 1)) === this.node.port && this.node.hosts.includes(place.slice(0, colon));
   }
 
-  /** Reads this master's current view of the Cluster. */
+  /** Reads this master's current view of the Cluster: its masters and their slots. */
   view(): Promise<ClusterView> {
     return viewOf(this.commands, this.#address, this.node);
   }

@@ -9,7 +9,7 @@ import type { ClusterNode, ClusterView } from './cluster-view.js';
 /** How to reach the masters of a Cluster. */
 export interface ClusterOptions {
   readonly address: RedisAddress;
-  /** Name prefixes whose changes Redis reports (CLIENT TRACKING). */
+  /** Prefixes of the Redis keys whose changes Redis reports (CLIENT TRACKING). */
   readonly prefixes: readonly string[];
   readonly events: Omit<MasterEvents, 'onLost'>;
   /** Called for each connection failure, and when no node returns a usable slot map. */
@@ -17,13 +17,15 @@ export interface ClusterOptions {
 }
 
 const attempts = 5;
-/** Pause before the slot map is checked again. Gossip between the nodes takes only milliseconds. */
+/**
+ * Pause before the slot map is checked again. It is short, because the nodes exchange a new map within milliseconds.
+ */
 const betweenAttemptsMilliseconds = 20;
 
 /**
- * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because a promoted
- * replica may have lost a revocation: it is checked before keys are read from it. An isolated former master still
- * replies for a while. But the masters that elected its successor no longer confirm the old map.
+ * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because it may lead
+ * to a promoted replica that lacks a revocation. An isolated former master still replies for a while. But the masters
+ * that elected its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -87,7 +89,7 @@ export class ClusterMasters {
     }
   }
 
-  /** Stops trusting the slot map until all masters confirm it again. */
+  /** Marks the slot map as unconfirmed, so that commands are rejected until all masters confirm it again. */
   markUnverified(): void {
     if (!this.#isAgreed) return;
     this.#isAgreed = false;
@@ -130,8 +132,8 @@ export class ClusterMasters {
   }
 
   /**
-   * Returns the slot map with the highest epoch. Queries the connected masters; if they do not reply, the configured
-   * nodes.
+   * Returns the slot map with the highest Cluster epoch, which is the newest map. Queries the connected masters; if
+   * none of them replies, the configured nodes.
    */
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;

@@ -25,8 +25,8 @@ export interface QueriedNode {
   readonly host: string;
   readonly port: number;
   /**
-   * Whether connections use TLS. They then use the announced host name, because the certificate may contain only that
-   * name.
+   * Whether connections use TLS. If so, nodes are addressed by their announced host name, because the certificate may
+   * contain only that name.
    */
   readonly secure: boolean;
 }
@@ -81,7 +81,8 @@ function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; rang
   const is = new Set(flags.split(','));
   if (!is.has('master') || is.has('fail') || is.has('handshake') || is.has('noaddr')) return null;
   const [, ip = '', port = '', name = ''] = /^(.*):(\d+)(?:@\d+)?(?:,([^,]*).*)?$/.exec(address) ?? [];
-  // A node that no other node has contacted yet does not know its own address.
+  // A node that no other node has contacted yet does not know its own address. The address of the query is used
+  // instead.
   const known = ip === '' ? asked.host : ip;
   return {
     node: {

@@ -10,7 +10,7 @@ const crcOfByte = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc;
 });
 
-/** Returns the hash slot of a Redis name. If the name contains a hash tag in braces, only the tag is hashed. */
+/** Returns the hash slot of a Redis key. If the key contains a hash tag in braces, only the tag is hashed. */
 export function slotOf(name: string): number {
   const open = name.indexOf('{');
   const close = open === -1 ? -1 : name.indexOf('}', open);
@@ -22,7 +22,7 @@ export function slotOf(name: string): number {
 
 let tags: readonly string[] | null = null;
 
-/** Returns a short hash tag for each slot. A name that contains `{tag}` belongs to that slot. */
+/** Returns a short hash tag for each slot. A Redis key that contains `{tag}` belongs to that slot. */
 export function slotTags(): readonly string[] {
   if (tags !== null) return tags;
   const found: string[] = [];
@@ -64,8 +64,8 @@ export function parseSlotMarker(text: string | null): SlotMarker | null {
 }
 
 /**
- * Lua: replaces a marker only if its stored value is the expected one. If a new master lacks changes, a writer must not
- * mark its slot as complete.
+ * Lua: replaces a marker only if its stored value is the expected one. A new master that lacks changes may have an
+ * older marker. Its slot must not be marked as complete.
  */
 export const replaceMarker =
   "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2]) return 1";

@@ -88,8 +88,8 @@ export class SlotProofs {
     // start again in each heartbeat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
-      // Read the sessions before the markers: a flush begins a new session, and then a marker read before the flush
-      // must not count.
+      // Read the sessions (uninterrupted connections) before the markers. A flush begins a new session, so a marker
+      // that was read before the flush does not count.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
       const replies = await callEach(
         this.#masters,
@@ -121,8 +121,8 @@ export class SlotProofs {
   /** Marks every slot as complete up to a revision. The caller must have just written all records. */
   async seal(marker: SlotMarker): Promise<void> {
     const slots = [...this.#texts.keys()];
-    // Skip the write if all slots are already marked. Rewriting the markers takes seconds, during which gateways trust
-    // only the records in their caches.
+    // Skip the write if all slots are already marked. Rewriting the markers takes seconds, and meanwhile gateways can
+    // use only the records in their caches.
     if (marker.generation === this.#generation && slots.every((slot) => this.isWhole(slot))) return;
     this.#begin(marker.generation);
     await this.#replace(slots, () => marker);
@@ -133,7 +133,10 @@ export class SlotProofs {
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(marker.revision), everySlot] });
   }
 
-  /** Resets the revisions for another generation, because revisions of different generations cannot be compared. */
+  /**
+   * Resets the revisions for another generation (unbroken history of changes), because revisions of different
+   * generations cannot be compared.
+   */
   #begin(generation: string): void {
     if (generation === this.#generation) return;
     this.#generation = generation;
@@ -195,7 +198,7 @@ export class SlotProofs {
   }
 }
 
-/** Returns the slots of these names, without duplicates. */
+/** Returns the hash slots of these Redis keys, without duplicates. */
 export function slotsOf(names: readonly string[]): number[] {
   return [...new Set(names.map(slotOf))];
 }

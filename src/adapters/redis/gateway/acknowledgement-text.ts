@@ -7,13 +7,13 @@ import type { BelievedState } from '../store-state.js';
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
 /**
- * Redis keeps an acknowledgement for this many lease lifetimes. The registry needs it for one lifetime after the last
- * heartbeat and then removes the gateway.
+ * Redis keeps an acknowledgement for this many lifetimes of the lease (permission to use the cache). The registry needs
+ * it for one lifetime after the last heartbeat and then removes the gateway.
  */
 const lifetimesOfAcknowledgement = 3;
 /**
- * Addition to the lifetime for a registry of an earlier release. It waits this much longer than the gateway serves
- * stale records.
+ * Added to the lifetime for a registry of an earlier release, which waits for a gateway until its acknowledgement
+ * expires. The acknowledgement must last longer than the gateway serves stale records.
  */
 const formerMarginMilliseconds = 5_500;
 

@@ -7,7 +7,9 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Standing } from './standing.js';
 
-/** Length of one slice of work. The shortest pause is 24 times as long, so preloading takes a twenty-fifth of the time. */
+/**
+ * Length of one slice of preloading. The shortest pause is 24 times as long, so preloading uses at most 4% of the time.
+ */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 12;
 const longestPauseMilliseconds = 100;
@@ -84,8 +86,8 @@ interface Kind<Compiled extends object> {
 }
 
 /**
- * Loads records into the cache before a request needs them, in short slices so that requests are not delayed. Reads
- * only from a trusted server, and only while invalidation messages arrive.
+ * Loads records into the cache before a request needs them, in short slices so that requests are not delayed. Pauses
+ * while the server may not be the master, and while invalidation messages do not arrive.
  */
 export class AheadReader {
   readonly #options: AheadReaderOptions;

@@ -10,8 +10,8 @@ import { parseSlotMarker, slotCount, slotOf } from '../cluster/hash-slots.js';
 import { SlotProofs } from '../cluster/slot-proofs.js';
 
 /**
- * A gateway's connection to the record store on the masters of a Cluster. It returns no record from a slot that lacks a
- * change.
+ * A gateway's connection to the record store on the masters of a Cluster. Rejects a read from a slot that lacks a
+ * change, because the record may be outdated.
  */
 export class ClusterLink implements RecordsLink {
   readonly #masters: ClusterMasters;
@@ -89,8 +89,7 @@ export class ClusterLink implements RecordsLink {
   async readSome(names: readonly string[]): Promise<(string | null | undefined)[]> {
     const slots = names.map(slotOf);
     const areWhole = await Promise.all(slots.map((slot) => this.#proofs.provesWhole(slot)));
-    // MGET with one name per command, because the names are in different slots. GET would fail for a value that is not
-    // a string.
+    // One MGET per Redis key, because the keys are in different slots. GET would fail for a value that is not a string.
     const replies = await callEach(
       this.#masters,
       names.map((name) => ({ name, command: ['MGET', name] })),

@@ -51,7 +51,7 @@ export class Heartbeat {
    * it already serves requests.
    */
   readonly firstGrant: FirstGrant;
-  /** Wakes waiting requests once a heartbeat has decided whether the current connections can be trusted. */
+  /** Wakes waiting requests once a heartbeat has decided whether the current connections may be used. */
   readonly verdict = new Signal();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
@@ -59,8 +59,8 @@ export class Heartbeat {
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   /**
-   * The connection epoch in which the cached records were read. In another epoch, invalidation messages may have been
-   * missed.
+   * The connection epoch (changes with each reconnect) in which the cached records were read. In another epoch,
+   * invalidation messages may have been missed, so the whole cache must be dropped.
    */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
@@ -101,8 +101,8 @@ export class Heartbeat {
 
   /**
    * Handles changed records.
-   * @returns whether the cache must drop them now. While the store is not trusted, no new version can be read, so they
-   * stay cached as stale; the next successful heartbeat drops everything.
+   * @returns whether the cache must drop them now. While the heartbeats do not trust the store, no new version can be
+   * read. The records then stay cached as stale, and the next successful heartbeat drops everything.
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -111,7 +111,7 @@ export class Heartbeat {
   }
 
   /**
-   * Makes all cached records stale until a heartbeat trusts the store again and drops them. Must be called when any
+   * Makes all cached records stale until the next successful heartbeat, which drops them. Must be called when any
    * record may have changed.
    */
   everythingChanged(): void {
@@ -121,7 +121,7 @@ export class Heartbeat {
     this.markUnverified();
   }
 
-  /** Discards the trust in the current connections, and starts a heartbeat to check them again. */
+  /** Makes all cached records stale and stops reads until a heartbeat, which it starts, has checked the connections. */
   markUnverified(): void {
     this.standing.markUnverified();
     void this.beat();
@@ -221,8 +221,8 @@ export class Heartbeat {
   }
 
   /**
-   * Keeps trusting a server that refuses writes because it is full or cannot save. It refuses the registry's writes
-   * too, so its records are still current.
+   * Handles a refused write of the acknowledgement. A server that is full or cannot save stays in use: it refuses the
+   * registry's writes too, so its records are still current. A demoted or isolated master is no longer read.
    */
   #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);
@@ -259,7 +259,7 @@ export class Heartbeat {
   }
 }
 
-/** How long a new gateway waits for its first grant. Then it becomes ready without one. */
+/** How long a new gateway waits for its first grant before it becomes ready without one. */
 const grantTimeoutMilliseconds = 2_000;
 
 /**

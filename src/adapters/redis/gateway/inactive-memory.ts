@@ -31,7 +31,10 @@ export class InactiveMemory {
   readonly #options: InactiveMemoryOptions;
   readonly #records = new Map<string, object>();
   #known: Known | null = null;
-  /** The connection epoch in which the whole report was written; NaN if it must be written again. */
+  /**
+   * The connection epoch (changes with each reconnect) in which the whole report was written; NaN if it must be written
+   * again.
+   */
   #writtenIn = NaN;
 
   constructor(options: InactiveMemoryOptions) {
@@ -40,7 +43,7 @@ export class InactiveMemory {
 
   /**
    * Copies the inactive records from the cache before the cache is dropped.
-   * @param known null if the gateway has not trusted any store yet
+   * @param known the state of the store that a heartbeat last trusted; null if no heartbeat has trusted it yet
    */
   remember(known: Known | null): void {
     if (known === null) return;
@@ -55,7 +58,7 @@ export class InactiveMemory {
   /**
    * Writes the report once per connection epoch. Never rejects: a server that refuses this write refuses the registry's
    * writes too, and the next call retries.
-   * @param epoch identifies the connections
+   * @param epoch changes with each reconnect
    */
   async report(known: Known | null, epoch: number): Promise<void> {
     if (this.#writtenIn === epoch) return;
@@ -69,8 +72,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Deletes the remembered records. Must be called once the gateway is enrolled: either the store has lost nothing, or
-   * the registry read the report first.
+   * Deletes the remembered records. Must be called once the registry has enrolled the gateway (allows it to cache
+   * records). Either the store has then lost nothing, or the registry has read the report.
    */
   clear(): void {
     if (this.#known === null) return;

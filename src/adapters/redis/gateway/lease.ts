@@ -81,7 +81,8 @@ export class Lease {
   }
 
   /**
-   * Milliseconds since the start of the newest heartbeat that the registry has confirmed; Infinity while not enrolled.
+   * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant. Infinity while the
+   * registry has not enrolled this gateway.
    */
   get sinceEchoed(): number {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
@@ -94,13 +95,13 @@ export class Lease {
 
   /**
    * The newest heartbeat for which the registry confirmed that the store has every record. -1 if there is no such
-   * heartbeat in this generation.
+   * heartbeat in this generation (unbroken history of changes).
    */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
   }
 
-  /** Whether the registry that enrolled this gateway replies to queries for a record. */
+  /** Whether the registry that enrolled this gateway replies to queries for a missing record. */
   get asks(): boolean {
     return this.#asks;
   }
@@ -131,7 +132,7 @@ export class Lease {
 
   /**
    * Applies the grant that a heartbeat has read; null: no valid grant.
-   * @param generation the generation of the trusted store
+   * @param generation the generation (unbroken history of changes) that the store has now
    */
   granted(grant: Grant | null, generation: string): void {
     if (this.#generation !== generation) {
@@ -144,7 +145,8 @@ export class Lease {
     }
     const milliseconds = Math.min(this.#ownMilliseconds, grant.lifetimeMilliseconds - marginMilliseconds);
     const seen = this.#beats.findLast(({ beat }) => beat <= grant.beat);
-    // Ignore a grant that was read too late: the registry may already have removed this gateway.
+    // Ignore a grant that was read too late: the registry may already have removed this gateway, and no longer waits
+    // for it.
     if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
     this.#asks = grant.compared !== undefined;
@@ -155,8 +157,8 @@ export class Lease {
   }
 
   /**
-   * Enrols the gateway without a grant. A registry of an earlier release writes no grants; it waits for a gateway until
-   * the gateway's acknowledgement expires.
+   * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants; it waits
+   * for a gateway until the gateway's acknowledgement expires.
    */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];

@@ -31,16 +31,18 @@ const queryBurst = 1_000;
 const maxSuspects = 10_000;
 
 /**
- * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant states whether
- * the store has every record, and Redis reports each later deletion to the gateway. If that does not decide it, or
- * during a rebuild, the gateway queries the registry, which reads its database.
+ * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant (lease for the
+ * cache) states whether the store has every record, and Redis reports each later deletion to the gateway. If these do
+ * not decide it, or during a rebuild, the gateway queries the registry, which reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
   readonly #asks = new TokenBucket(queriesPerSecond, queryBurst, () => performance.now());
   readonly #asksOfFilling = new TokenBucket(queriesPerSecondOfRebuild, queryBurst, () => performance.now());
   #count = 0;
-  /** Names from invalidation messages. If one of these records is absent, it may have been evicted or deleted. */
+  /**
+   * Redis keys from invalidation messages. If the record of such a key is absent, it may have been evicted or deleted.
+   */
   readonly #suspects = new Set<string>();
   /**
    * The number of the first heartbeat whose grant proves that the store has every record. Before that heartbeat,
@@ -52,15 +54,15 @@ export class MissingRecords {
     this.#options = options;
   }
 
-  /** Handles invalidation messages for these names. */
+  /** Handles invalidation messages for these Redis keys. */
   changed(names: readonly string[]): void {
     for (const name of names) this.#suspects.add(name);
     if (this.#suspects.size > maxSuspects) this.missed();
   }
 
   /**
-   * Stops trusting earlier grants as proof that the store has every record. Must be called when invalidation messages
-   * may have been missed.
+   * Requires a newer grant as proof that the store has every record. Must be called when invalidation messages may have
+   * been missed.
    */
   missed(): void {
     this.#suspects.clear();
@@ -69,7 +71,7 @@ export class MissingRecords {
 
   /**
    * Reads the text of a record; null if the registry has no such record.
-   * @param name with the prefix of the store
+   * @param name Redis key, with the prefix of the store
    * @throws KeyStoreUnavailable
    */
   async text(name: string): Promise<string | null> {
@@ -102,8 +104,8 @@ export class MissingRecords {
   }
 
   /**
-   * Reads a record during a rebuild of the store. Accepts only a record that names the new generation: it was written
-   * after the store was emptied.
+   * Reads a record during a rebuild of the store. Accepts only a record of the new generation (unbroken history of
+   * changes), because it was written after the store was emptied.
    * @returns undefined if the rebuild has ended
    */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {

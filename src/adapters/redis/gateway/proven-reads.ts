@@ -11,14 +11,17 @@ import type { RecordsLink } from '../records-link.js';
  */
 const attempts = 4;
 /**
- * How many times a read waits, for at most 250 ms each, until a heartbeat decides whether the connection is trusted.
+ * How many times a read waits, for at most 250 ms each, until a heartbeat decides whether the connection may be used.
  * One wait suffices for a planned failover; a busy machine needs more.
  */
 const turnsOfPatience = 6;
 /** Pause after a failed command, because Node may notice a little later that the connection has ended. */
 const endMilliseconds = 5;
 
-/** Reads records only from a server that is trusted both before the query and after the reply. */
+/**
+ * Reads records from Redis. Accepts a reply only if the heartbeats trust the server both before the query and after the
+ * reply. Otherwise the reply may come from a former master.
+ */
 export class ProvenReads {
   readonly #link: Pick<RecordsLink, 'read'>;
   readonly #heartbeat: Heartbeat;
@@ -43,7 +46,7 @@ export class ProvenReads {
   }
 
   /**
-   * Reads a record, and accepts the reply only if its server is still trusted. If the connection was reopened
+   * Reads a record, and accepts the reply only if the heartbeats still trust the server. If the connection was reopened
    * meanwhile, as in a failover, the read is repeated on the new connection.
    */
   async #read(name: string): Promise<string | null> {
@@ -64,8 +67,10 @@ export class ProvenReads {
   }
 
   /**
-   * Waits until the current connections are trusted, for a limited number of turns. Returns at once if no decision
-   * about them is expected soon.
+   * Waits, for a limited number of turns, until a heartbeat has decided about the current connections. Does not wait if
+   * no decision is expected soon.
+   * @returns the epoch of the connections, which changes with each reconnect
+   * @throws KeyStoreUnavailable if records must not be read over these connections
    */
   async #proven(patience: { turns: number }): Promise<number> {
     const { standing, verdict } = this.#heartbeat;

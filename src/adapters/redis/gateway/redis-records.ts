@@ -124,7 +124,7 @@ export class RedisRecords implements Records {
       ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
       ...{ names, instanceId: identity.instanceId, seals },
     });
-    // The caches are keyed by id: full Redis names would have to be built and hashed for each lookup.
+    // The caches are keyed by id: full Redis keys would have to be built and hashed for each lookup.
     this.#known = new KnownKeys(cache.maxEntries);
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));

@@ -26,7 +26,7 @@ export class RevisionFloor {
    * Records the revision of a record that is dropped because it may have changed. Ignores a revision that the registry
    * cannot have written: a forged high revision would later block the genuine record.
    * @param held the cached record; undefined if none was cached
-   * @param last the gateway's trusted state of the store
+   * @param last the state of the store that a heartbeat last trusted
    */
   raise(name: string, held: { readonly revision: number } | Error | undefined, last: BelievedState | null): void {
     if (held === undefined || held instanceof Error || last === null) return;
@@ -42,7 +42,7 @@ export class RevisionFloor {
   /**
    * Rejects a record that is missing or has a lower revision than before.
    * @param record null if the record does not exist
-   * @param generation of the store that the record was read from
+   * @param generation the generation of the store from which the record was read
    * @throws MalformedRecord
    */
   check(name: string, record: { readonly revision: number } | null, generation: string): void {

@@ -13,7 +13,10 @@ export interface StandingOptions {
   readonly clock: Clock;
   /** How long cached records may be served while they cannot be checked. */
   readonly maxStaleMilliseconds: number;
-  /** Rejects a meta record that must not be trusted; null or omitted: every meta record is trusted. */
+  /**
+   * Verifies the meta record, which describes the whole store, and throws if it may be forged. Null or omitted: no
+   * check.
+   */
   readonly checkMeta?: MetaCheck | null;
   /** Whether the cache contains any record. */
   readonly holds: () => boolean;
@@ -42,7 +45,10 @@ export class Standing {
   goodAt = performance.now();
   readonly #options: StandingOptions;
   #distrusts = 0;
-  /** The epoch of the connections about which a heartbeat last decided, and the epoch that it last trusted. */
+  /**
+   * The `epoch` for which a heartbeat last decided whether to trust the store; NaN: undecided. `#believed` is the same
+   * number if the heartbeat trusts the store, otherwise NaN.
+   */
   #judged = NaN;
   #believed = NaN;
   /** Whether no other server can replace this one, so that it may be read without further proof. */
@@ -58,12 +64,12 @@ export class Standing {
     this.acknowledgement = new AcknowledgementState(clock, maxStaleMilliseconds + freshMilliseconds);
   }
 
-  /** A number that changes when the connections change, or when earlier results are distrusted. */
+  /** A number that changes when the connections change, or when `markUnverified` discards earlier results. */
   get epoch(): number {
     return this.#options.link.epoch + this.#distrusts;
   }
 
-  /** The state of the store that was last trusted; null if no state has been trusted yet. */
+  /** The state of the store that a heartbeat last trusted; null if no heartbeat has trusted the store yet. */
   get last(): BelievedState | null {
     return this.#last;
   }
@@ -95,16 +101,16 @@ export class Standing {
     return this.state.generation ?? '';
   }
 
-  /** The epoch of the current connections if their server is trusted and may be read; otherwise null. */
+  /** The current `epoch` if a heartbeat trusts the store and its server may be read; otherwise null. */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The store while the registry refills it, if this gateway may read it; otherwise null. If a record is missing from
-   * such a store, the gateway queries the registry for it. Null where another server could take over: the gateway then
-   * reads the refilled store without a grant.
+   * The emptied store while the registry refills it; null if there is no such store that this gateway may read. If a
+   * record is missing from it, the gateway queries the registry. Null also where another server could take over,
+   * because these reads do not verify that the server is still the master.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -127,12 +133,15 @@ export class Standing {
     return refused ?? (this.hasReplied && !this.isRecent ? this.failure : null) ?? noReply;
   }
 
-  /** Whether the state of the store, as read over the current connections, is trusted. */
+  /** Whether a heartbeat trusts the state of the store, as read over the current connections. */
   get isBelieved(): boolean {
     return this.#believed === this.epoch;
   }
 
-  /** Whether a trusted server may be read now: either it is proved to be the master, or no other server could be. */
+  /**
+   * Whether records may be read from a trusted server now. Either it is proved to be the master, or no other server can
+   * replace it. If it refuses this gateway's acknowledgements for too long, it must not be read.
+   */
   get isWitnessed(): boolean {
     return this.#whyNotAsked() === null;
   }
@@ -142,7 +151,7 @@ export class Standing {
     return performance.now() - this.goodAt <= freshMilliseconds;
   }
 
-  /** Whether a heartbeat has decided to trust or distrust the current connections. */
+  /** Whether a heartbeat has decided, for the current connections, whether to trust the store. */
   get isJudged(): boolean {
     return this.#judged === this.epoch;
   }
@@ -162,8 +171,8 @@ export class Standing {
   }
 
   /**
-   * Withdraws a decision to distrust the connections, because the running heartbeat may trust the store again. Requests
-   * then wait for its result.
+   * Withdraws a decision to distrust the store, because the running heartbeat may trust it again. Requests then wait
+   * for the result of this heartbeat.
    */
   reconsider(): void {
     if (!this.isBelieved) this.#judged = NaN;
@@ -175,14 +184,17 @@ export class Standing {
   }
 
   /**
-   * Decides whether to trust the state that was read from the store, given the generation in which this gateway is
-   * enrolled. Parameters and result are those of `StoreState.judge`.
+   * Decides whether to trust the state that was read from the store, given the generation (unbroken history of changes)
+   * in which the registry has enrolled this gateway. Parameters and result are those of `StoreState.judge`.
    */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
   }
 
-  /** Makes a trusted state the current one. */
+  /**
+   * Makes a trusted state the current one. Reports once if the registry may not have compared the server with its
+   * database.
+   */
   adopt(found: BelievedState): void {
     this.state.adopt(found);
     const notice = this.state.notNamed;
@@ -192,7 +204,10 @@ export class Standing {
     this.#cannotFailOver = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
   }
 
-  /** Returns why a trusted server must not be read; null if it may be. */
+  /**
+   * Returns why a trusted server must not be read, for example because it may not be the master; null if it may be
+   * read.
+   */
   #whyNotAsked(): string | null {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
     const { enrolled, milliseconds, sinceSure } = this.lease;
@@ -204,7 +219,7 @@ export class Standing {
 /**
  * Tracks whether this gateway's acknowledgement has expired, so that the registry no longer waits for it. A server that
  * replies but refuses writes may have been replaced by a server on which keys are revoked. A server that is full or
- * cannot save refuses the registry's writes too, so the registry confirms no change meanwhile.
+ * cannot save is still used: it refuses the registry's writes too, so no change is confirmed.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -246,7 +261,7 @@ export class AcknowledgementState {
 
   /** Records why the write of an acknowledgement failed. */
   failed(error: unknown): void {
-    // Any other error reply has another cause, or comes from another server. A missing reply proves nothing.
+    // Other error replies do not show that this server was replaced by another one. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

@@ -58,7 +58,7 @@ export function neededCommands(use: RedisUse): string[] {
 
 /**
  * A command per right that tests whether Redis permits it. Redis checks rights before arguments; even with the right,
- * the command changes no data. `$` stands for the name of a record that does not exist.
+ * the command changes no data. `$` stands for a Redis key that does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',

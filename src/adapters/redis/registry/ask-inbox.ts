@@ -3,9 +3,9 @@ import { queryReplyText, queryText, queryLifetimeMilliseconds } from '../gateway
 import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** Access to the queries and replies in Redis, by full names. */
+/** Access to the queries and replies in Redis, by Redis key. */
 export interface QuerySource {
-  /** Reads the stored bytes of these names, in the same order; null for a missing name. */
+  /** Reads the stored bytes of these Redis keys, in the same order; null for a missing key. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
   /** Writes texts, each with an expiry (PX). */
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
@@ -13,7 +13,7 @@ export interface QuerySource {
 
 /** Maximum number of queued queries. A query beyond it is dropped, and the gateway repeats it. */
 const maxQueries = 10_000;
-/** Maximum length of a query's name. No gateway writes a longer one. */
+/** Maximum length of a query's Redis key. No gateway writes a longer one. */
 const longestName = 256;
 
 /**
@@ -28,12 +28,12 @@ export class QueryInbox implements RecordInbox {
   #received = new Set<string>();
   onWork: () => void = () => undefined;
 
-  /** @param prefix of the names of queries; the gateway's id, a number and the record's name follow it */
+  /** @param prefix of the Redis keys of queries; the gateway's id, a number and the record's name follow it */
   constructor(prefix: string, seals: Seals, source: QuerySource) {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Handles invalidation messages for these names. Reads the names of queries among them. */
+  /** Handles invalidation messages for these Redis keys. Reads the queries among them. */
   received(names: readonly string[]): void {
     for (const name of names) {
       if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;

@@ -21,8 +21,8 @@ const unlessLaterPublished = `
   return 1`;
 
 /**
- * Publishes a change.
- * @throws Error if a later one was published
+ * Publishes a change: writes its revision and its id, so that gateways learn of it.
+ * @throws Error if a later change was published
  */
 export async function publishUnlessLater(
   masters: ClusterMasters,
@@ -46,8 +46,8 @@ export class StatedGeneration {
 
   /**
    * Returns the generation that the slots must have.
-   * @returns the latest generation in a validly sealed meta record; the one in this record before any was validly
-   * sealed
+   * @returns the latest generation that a meta record with a valid seal (HMAC) has named. Before the first such record,
+   * the generation that this record names.
    */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
@@ -70,7 +70,7 @@ const ifUnchanged = `
   if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
   return 1`;
 
-/** Reads the stored bytes of the records with these full names, in the same order; null for a missing record. */
+/** Reads the stored bytes of the records under these Redis keys, in the same order; null for a missing record. */
 export async function readEach(masters: ClusterMasters, names: readonly string[]): Promise<(Buffer | null)[]> {
   const calls = names.map((name) => ({ name, command: ['GET', name], inBytes: true }));
   const replies = await callEach(masters, calls, malformedText);

@@ -47,7 +47,10 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly watched: RecordWatch;
   readonly inbox: QueryInbox;
   readonly #outage: Outage;
-  /** The connection epoch of the masters when the rewrite of all records began. */
+  /**
+   * The connection epoch (changes with each reconnect) when the rewrite of all records began. `complete` rejects if it
+   * changed.
+   */
   #base = -1;
   readonly #servers: MasterServers;
 

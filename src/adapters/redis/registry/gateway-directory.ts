@@ -17,31 +17,31 @@ interface SignOfLife {
 
 /** Access to the stored acknowledgements, and whether invalidation messages about them arrive. */
 export interface DirectorySource {
-  /** The prefix of the names of acknowledgements; the gateway's instance id follows it. */
+  /** The prefix of the Redis keys of acknowledgements; the gateway's instance id follows it. */
   readonly prefix: string;
   readonly connected: boolean;
   /** While this number is unchanged, no invalidation message was missed. */
   readonly epoch: number;
   /** Resolves once the invalidation messages for all earlier writes have been handled. */
   catchUp(): Promise<void>;
-  /** Scans for the names of all acknowledgements. A name that is added or removed during the scan may be absent. */
+  /** Scans for the Redis keys of all acknowledgements. A key that is added or removed during the scan may be absent. */
   names(): AsyncIterable<string>;
   /**
-   * Reads the texts of these names, in the same order; null for a missing one. Also reads the generation of the meta
-   * record, at the same time or earlier. The generation is null if the meta record does not name one, or names other
-   * servers.
+   * Reads the texts of these Redis keys, in the same order; null for a missing one. Also reads the generation (unbroken
+   * history of changes) of the meta record, at the same time or earlier. The generation is null if the meta record does
+   * not name one, or lists other servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
   /** Verifies the seals (HMACs) of acknowledgements. */
   readonly seals?: Seals;
 }
 
-/** Texts of acknowledgements, and the generation of the store's meta record. */
+/** Texts of acknowledgements, and the generation (unbroken history of changes) of the store's meta record. */
 export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   readonly texts: readonly (string | null)[];
 }
 
-/** All gateways, and the generation of the store's meta record. */
+/** All gateways, and the generation (unbroken history of changes) of the store's meta record. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   /** Whether all invalidation messages that were sent before the read have been handled. */
   readonly isFresh: boolean;
@@ -51,17 +51,20 @@ export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSeal
 /**
  * Lists the gateways that write acknowledgements. Redis reports each write with an invalidation message, so the
  * registry misses no gateway and need not scan a million records. Each message shows that the gateway is alive, even if
- * the read returns nothing.
+ * its acknowledgement is missing afterwards.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
   readonly #monotonic: () => number;
   readonly #now: () => number;
-  /** The name of each known acknowledgement, with the last sign that its gateway is alive. */
+  /** The Redis key of each known acknowledgement, with the last sign that its gateway is alive. */
   readonly #known = new Map<string, SignOfLife>();
   #signsOfLife = 0;
   #isComplete = false;
-  /** The earliest time from which a gateway counts as silent, on the monotonic clock. */
+  /**
+   * The earliest time (monotonic clock) from which the silence of a gateway is measured. Earlier messages may have been
+   * missed.
+   */
   #since: number;
   #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;
 
@@ -73,7 +76,7 @@ export class GatewayDirectory {
   }
 
   /**
-   * Handles invalidation messages for these names. A message about an acknowledgement means that it was written or
+   * Handles invalidation messages for these Redis keys. A message about an acknowledgement means that it was written or
    * removed.
    */
   received(names: readonly string[]): void {

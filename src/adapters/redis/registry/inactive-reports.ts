@@ -17,8 +17,8 @@ export class InactiveReports {
   #readUpTo = 0;
 
   /**
-   * @param prefix of the names of reports
-   * @param scan lists the names with this prefix; a name added during the scan may be absent
+   * @param prefix of the Redis keys of reports
+   * @param scan lists the Redis keys with this prefix; a key added during the scan may be absent
    * @param read returns the text of a report; null if it no longer exists
    * @param seals verifies the seals (HMACs) of reports
    */
@@ -31,7 +31,7 @@ export class InactiveReports {
     [this.#prefix, this.#scan, this.#read, this.#seals] = [prefix, scan, read, seals];
   }
 
-  /** Handles invalidation messages for these names. */
+  /** Handles invalidation messages for these Redis keys. */
   noticed(names: readonly string[]): void {
     if (names.some((name) => name.startsWith(this.#prefix))) this.#count += 1;
   }

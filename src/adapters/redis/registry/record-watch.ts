@@ -4,7 +4,7 @@ import type { ChangedRecords, RecordDifference, StoreEntry, WatchedRecords } fro
 import { objectIn } from '../store-state.js';
 
 /**
- * The full name of a record, its new text, and the digest of the text to be replaced. An empty text deletes the record.
+ * The Redis key of a record, its new text, and the digest of the text to be replaced. An empty text deletes the record.
  */
 export interface Replacement {
   readonly name: string;
@@ -12,14 +12,14 @@ export interface Replacement {
   readonly digest: string;
 }
 
-/** Access to the watched store, by full names. */
+/** Access to the watched store, by Redis key. */
 export interface WatchSource {
-  /** The prefix of all names of the store. */
+  /** The prefix of all Redis keys of the store. */
   readonly prefix: string;
   epoch(): number;
   /** Builds the text that a record should have; empty if the record should not exist. */
   textOf(entry: StoreEntry, generation: string): string;
-  /** Reads the stored bytes of these names, in the same order; null for a missing record. */
+  /** Reads the stored bytes of these Redis keys, in the same order; null for a missing record. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
   /** Resolves once the invalidation messages for all earlier changes have been handled. */
   catchUp(): Promise<void>;
@@ -39,11 +39,13 @@ const mostTexts = 20_000;
  * shorter.
  */
 const longestText = 4_096;
-/** Maximum number of names that wait for comparison. If there are more, all records are compared with the database. */
+/**
+ * Maximum number of Redis keys that wait for comparison. If there are more, all records are compared with the database.
+ */
 const mostNames = 100_000;
 /**
- * Longest name that is queued for comparison; names of records in the database are shorter. A record with a longer name
- * is found when all records are compared.
+ * Longest Redis key that is queued for comparison; the keys of records in the database are shorter. A record with a
+ * longer key is found when all records are compared.
  */
 const longestName = 256;
 const namesAtATime = 500;
@@ -55,7 +57,7 @@ const namesAtATime = 500;
 export class RecordWatch implements WatchedRecords {
   readonly #source: WatchSource;
   readonly #prefixes: readonly string[];
-  /** The texts that this registry last wrote, by full name, oldest first. */
+  /** The texts that this registry last wrote, by Redis key, oldest first. */
   readonly #own = new Map<string, string>();
   readonly #noticed = new Set<string>();
   readonly #changed = new Set<string>();
@@ -66,7 +68,7 @@ export class RecordWatch implements WatchedRecords {
   #reading: Promise<void> | null = null;
   #next: { readonly settled: Promise<void>; readonly settle: () => void } | null = null;
 
-  /** @param prefixes of the full names of the records to watch */
+  /** @param prefixes of the Redis keys of the records to watch */
   constructor(source: WatchSource, prefixes: readonly string[]) {
     this.#source = source;
     this.#prefixes = prefixes;
@@ -81,7 +83,7 @@ export class RecordWatch implements WatchedRecords {
     for (const { name, text } of records) this.#remember(name, text);
   }
 
-  /** Handles invalidation messages for these names. */
+  /** Handles invalidation messages for these Redis keys. */
   noticed(names: readonly string[]): void {
     if (!this.#isWatching) return;
     for (const name of names) {
@@ -96,8 +98,8 @@ export class RecordWatch implements WatchedRecords {
   }
 
   /**
-   * Stops watching until the next `take`. Must be called when invalidation messages may have been lost, or any record
-   * may have changed.
+   * Stops watching until the next `take`, which reports that all records must be compared. Must be called when
+   * invalidation messages may have been lost, or any record may have changed.
    */
   missed(): void {
     this.rest();

@@ -17,7 +17,8 @@ const unlessLater = `
   return 0`;
 
 /**
- * Lua: replaces a record only if it still has the expected text.
+ * Lua: replaces a forged record only if it still has the expected text, so that a genuine record written meanwhile is
+ * kept.
  * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0 if it was replaced,
  * otherwise 1.
  */
@@ -28,7 +29,7 @@ const whileForged = `
 
 /** A record to be written, or to be deleted if its text is empty. */
 export interface RecordWrite {
-  /** The full name, with the prefix of the store. */
+  /** The Redis key, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
   /** The stored record is replaced only if its revision is at most this one. */
@@ -60,7 +61,7 @@ export function recordWrite(
   return { name: prefix + name, newest, text: entryText(seals, prefix, entry, generation) };
 }
 
-/** A Redis command for one record, and the name of that record. */
+/** A Redis command for one record, and the Redis key of that record. */
 interface RecordCommand {
   readonly name: string;
   readonly command: readonly [string, ...string[]];

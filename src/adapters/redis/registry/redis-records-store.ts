@@ -117,7 +117,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /**
-   * Reads a snapshot that never reports a missing part. A single server can only lose data as a whole, when it is
+   * Reads a snapshot in which `isWhole` is always true. A single server can only lose data as a whole, when it is
    * emptied or rolled back; its run id, meta record and revision reveal that.
    */
   async snapshot(): Promise<StoreSnapshot> {

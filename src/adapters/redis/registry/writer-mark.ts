@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis';
 /**
  * Lua: writes texts if the writer mark (a fencing token) is the expected one. Returns 1 if all were written, 0 if
  * nothing was.
- * KEYS: the mark, the names to write. ARGV: the expected mark, the texts.
+ * KEYS: the mark, the Redis keys to write. ARGV: the expected mark, the texts.
  */
 const writeIfMarkUnchanged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 
-/** Events of the connection on which Redis reports changed names (CLIENT TRACKING). */
+/** Events of the connection on which Redis reports changed keys (CLIENT TRACKING). */
 export interface InvalidationEvents {
   /** These records may have changed, by a write of any client, an expiry or an eviction. */
   readonly onChanged: (names: readonly string[]) => void;
@@ -17,9 +17,9 @@ const channel = '__redis__:invalidate';
 const refusedMilliseconds = 1_000;
 
 /**
- * Receives an invalidation message for every change of a tracked name (CLIENT TRACKING in broadcasting mode). Tracking
- * and messages use the same connection. With two connections, tracking could end while the subscribed one stays open
- * and receives nothing.
+ * Receives an invalidation message for every change of a Redis key with a tracked prefix (CLIENT TRACKING in
+ * broadcasting mode). Tracking and messages use the same connection. With two connections, tracking could end while the
+ * subscribed one stays open and receives nothing.
  */
 export class InvalidationListener {
   readonly #redis: Redis;

@@ -12,8 +12,8 @@ import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
 
 /**
- * Minimum time between two reconnects away from a server that is not the master, because its host name may still lead
- * to it.
+ * Minimum time between two reconnects away from a server that is not the master. The host name may still resolve to
+ * that server.
  */
 const reconnectIntervalMilliseconds = 1_000;
 
@@ -29,7 +29,10 @@ export class ServerLink implements RecordsLink {
   readonly #seals: Seals;
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
-  /** The connection epoch in which the sentinels named another server as the master; null if they name this one. */
+  /**
+   * The connection epoch (changes with each reconnect) in which the sentinels named another server as the master; null
+   * if they name this one.
+   */
   #misplacedEpoch: number | null = null;
   #reconnectedAt = -Infinity;
 
@@ -160,8 +163,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Returns how many replicas must confirm that this server is still their master, because any other replica may have
-   * been promoted. A configured number also covers replicas that INFO hides or that are gone.
+   * Returns how many replicas must confirm that this server is still their master. A replica that does not confirm it
+   * may have been promoted. A configured number also covers replicas that INFO hides or that are gone.
    */
   #expected(replicas: number): number {
     return this.#address.replicas ?? replicas;
@@ -193,7 +196,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Checks that the store still has the same generation. Only then does a missing record mean that it does not exist.
+   * Checks that the store still has the same generation (unbroken history of changes). If it was flushed or rebuilt, a
+   * missing record may still exist in the registry's database.
    */
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
