@@ -263,7 +263,7 @@ export interface RunProof {
   readonly witnessedAt: number | null;
   /** The number of lines after the last signed line. */
   readonly unsigned: number;
-  /** How many signed lines are missing at the end; all of them if the whole run was removed. */
+  /** How many signed lines are missing at the end; all of them if all lines of the process were removed. */
   readonly missing: number;
 }
 

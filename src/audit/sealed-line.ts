@@ -38,7 +38,7 @@ export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
   readonly at: string;
 };
 
-/** A parsed line of a hash chain. It ends with its seal: its hash. */
+/** A parsed line of a hash chain. The line is sealed: it ends with its number and its hash. */
 export interface SealedLine {
   /** The id of the chain. */
   readonly id: string;

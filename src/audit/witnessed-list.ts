@@ -10,7 +10,7 @@ import {
 import { listEntry, readListHead } from '../evidence/submission.js';
 import { counted } from './finding.js';
 
-/** The public keys of a witness (the registry): the current one, and former ones if its key was replaced. */
+/** The public keys of a witness (the registry): the current one, and earlier ones if its key was replaced. */
 export class WitnessKeys {
   readonly #receiptKeys: readonly NoteKey[];
   readonly #headKeys: readonly NoteKey[];
@@ -61,7 +61,7 @@ export class WitnessedList {
   readonly #roots = [this.#tree.root().toString('hex')];
 
   /**
-   * @param keys the public keys that verify the registry's receipts: the current one and former ones
+   * @param keys the public keys that verify the registry's receipts: the current one and replaced ones
    * @param isGiven false if the keys are known, but not the list. If false, list heads are not compared.
    */
   constructor(keys: readonly NoteKey[], isGiven = true) {

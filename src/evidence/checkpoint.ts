@@ -10,12 +10,12 @@ type CheckpointOccasion = 'start' | 'periodic' | 'end';
 /** The last line of a run. A run is the hash chain of one gateway process, or of one file of that process. */
 export interface RunEnd {
   readonly run: string;
-  /** The number of lines of the run, which is also the number of its last line. */
+  /** The number of lines of the run (log of one process), which is also the number of its last line. */
   readonly size: number;
   readonly hash: Buffer;
 }
 
-/** A signed statement about a run: how many lines it has so far, and the root of the Merkle tree over them. */
+/** A signed statement about a run (log of one process): the number of its lines so far, and their Merkle root. */
 export interface Checkpoint {
   /** The name of the instance key, the long-lived signing key of a gateway. */
   readonly name: string;
@@ -23,16 +23,18 @@ export interface Checkpoint {
    * The id of the run (the lines of one gateway process). Each of its lines contains the id as `service.ephemeral_id`.
    */
   readonly run: string;
-  /** How many lines the checkpoint covers, counted from the first line of the run. */
+  /** How many lines of the run (log of one process) the checkpoint covers, from the first line on. */
   readonly size: number;
   /** The root of the Merkle tree over the hashes of the covered lines. */
   readonly root: Buffer;
   readonly occasion: CheckpointOccasion;
   /** When the checkpoint was signed, by the gateway's clock, in milliseconds since 1970. */
   readonly at: number;
-  /** The last line of the log before this run began; null if the log was empty. Only a start checkpoint has it. */
+  /**
+   * The last line of the log before this run (log of one process or file); null if it was empty. Start checkpoint only.
+   */
   readonly previous?: RunEnd | null | undefined;
-  /** The id of the run that continues in the next file. Only in the end checkpoint of a rotated file. */
+  /** The id of the run (hash chain) in the next file. Only in the end checkpoint of a rotated file. */
   readonly next?: string | undefined;
 }
 
@@ -48,8 +50,8 @@ const sizeForm = /^[1-9]\d{0,14}$/;
 const occasionForm = /^(start|periodic|end) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/;
 
 /**
- * Signs a checkpoint with two keys: the instance key, stored in a file, and the run key, which exists only in memory. A
- * thief of the instance key therefore cannot sign for runs that have ended.
+ * Signs a checkpoint with two keys: the instance key, stored in a file, and the run key, which exists only in memory,
+ * until the run (log of one process or file) ends. A thief of the instance key therefore cannot sign for ended runs.
  * @returns a C2SP tlog-checkpoint as a signed note
  */
 export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run: NoteSigner): string {
@@ -73,7 +75,8 @@ export class NotSignedByRun extends InvalidNote {
 }
 
 /**
- * Parses a checkpoint and verifies the signatures of its instance key and its run key.
+ * Parses a checkpoint and verifies both signatures: of the instance key (of the gateway) and of the run key (of the
+ * process).
  * @throws InvalidNote, NotSignedByRun
  */
 export function readCheckpoint(note: string, instances: readonly NoteKey[]): ReadCheckpoint {
@@ -85,7 +88,7 @@ export function readCheckpoint(note: string, instances: readonly NoteKey[]): Rea
   return checkpoint;
 }
 
-/** Returns the name of the key that exists only for one run, as it appears in the signature lines. */
+/** Returns the name of the run key (which exists for the log of one process), as it appears in the signature lines. */
 export function runKeyName(name: string, run: string): string {
   return `${name}/${run}`;
 }

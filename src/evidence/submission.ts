@@ -46,7 +46,7 @@ export interface ListHead {
   readonly root: Buffer;
 }
 
-/** Returns the origin (first line) of the signed head of a witness's list of checkpoints. */
+/** Returns the origin (first line of the signed text) for the head of a registry's list of checkpoints. */
 function listName(witness: string): string {
   return `${witness}/checkpoints`;
 }

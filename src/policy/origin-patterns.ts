@@ -70,7 +70,7 @@ class CompiledPatterns implements OriginPatterns {
   }
 }
 
-/** A parsed origin claim. `origin` is null if the header value is invalid. */
+/** A parsed claim of an origin (value of Origin, Referer or Host). `origin` is null if the value is invalid. */
 interface ReadClaim {
   readonly origin: { readonly scheme: Scheme; readonly host: string; readonly port: string } | null;
 }

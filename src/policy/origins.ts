@@ -13,7 +13,7 @@ export function claimText(claim: OriginClaim): string {
   return `${headerNames[claim.header]} ${host === '' ? '(without a host)' : host}`;
 }
 
-/** The host that a claim names, as the client wrote it, without path, query or password; empty without a host. */
+/** The host in an Origin, Referer or Host header, as the client wrote it; empty without a host. */
 export function claimedHost({ value }: OriginClaim): string {
   return schemeAndHost.exec(value)?.[1] ?? '';
 }

@@ -26,21 +26,21 @@ export interface AssertionVerifier {
   verify(assertion: string, path: string): Promise<Tenant>;
 }
 
-/** Options of the assertion verifier. */
+/** Options of the verifier of assertions (signed JWTs that name the merchant). */
 export interface VerifierOptions {
   /** Finds the public key with which the gateway signed an assertion. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
   /** Returns the name of the upstream to which the gateway routes a path; null if no route matches. */
   readonly upstreamOf: (path: string) => string | null;
-  /** The `aud` value that gateways of the previous release sign for every upstream; null rejects such assertions. */
+  /** The same `aud` value that gateways of the previous release sign for every upstream. Null: it is rejected. */
   readonly formerAudience: string | null;
   readonly clock: { now(): number };
 }
 
 /** Tolerated difference between the clocks of two machines. */
 const clockToleranceSeconds = 5;
-/** Maximum length of an assertion before verification; a signed identity has about 400 bytes. */
+/** Maximum length of an assertion. A longer one is rejected before verification; a genuine one has about 400 bytes. */
 const maxAssertionLength = 4096;
 
 const claims = Compile(

@@ -10,7 +10,9 @@ export interface Timers {
 export interface PeriodicTaskOptions {
   /** The task's name in the log. */
   readonly name: string;
-  /** Runs one batch; resolves with true if the next batch should run at once. */
+  /**
+   * Does a part of the work. Resolves with true if more work may be due, so that it is called again without a pause.
+   */
   readonly act: () => Promise<boolean>;
   readonly pauseMilliseconds: number;
   readonly timers: Timers;
@@ -37,12 +39,12 @@ export class PeriodicTask {
     this.#options = options;
   }
 
-  /** Starts the first run at once. */
+  /** Starts the task without an initial pause. */
   start(): void {
     this.#running = this.#run();
   }
 
-  /** Stops the task and waits for the batch in progress. */
+  /** Stops the task, and waits until a call of `act` in progress has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();

@@ -167,7 +167,10 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
-/** How far the database clock may advance beyond real time between two runs, for example after a small correction. */
+/**
+ * How far the database clock may advance beyond real time between two calls of `forget`, such as after a small
+ * correction.
+ */
 const toleranceMilliseconds = 60_000;
 
 /**

@@ -58,7 +58,7 @@ export class BatchWriter {
   readonly #keys: KeyEntry[] = [];
   readonly #merchants: MerchantEntry[] = [];
 
-  /** @param from start time of the batch; times in the rows are relative to it */
+  /** @param from start of the counted period; times in the rows are relative to it */
   constructor(from: number) {
     this.#from = from;
   }
@@ -100,14 +100,14 @@ export class BatchWriter {
     list.push(at - this.#from, this.#text(address), this.#text(country));
   }
 
-  /** Returns the text of the batch. */
+  /** Returns the text of the batch (message with usage counts). */
   async text(head: BatchHead): Promise<string> {
     const unknown = listed(this.unknown);
     const wire = { version: 1, ...head, texts: this.#texts, keys: this.#keys, merchants: this.#merchants, unknown };
     return (await deflate(JSON.stringify(wire), { level: 1, memLevel: 9 })).toString('base64');
   }
 
-  /** Returns the index of a text in the batch's table of texts, to which a new text is added; -1 for null. */
+  /** Returns the index of a text in the batch's table of texts, and adds a new text to the table; -1 for null. */
   #text(text: string | null): number {
     if (text === null) return -1;
     let number = this.#numbers.get(text);

@@ -47,7 +47,7 @@ const addressCount = Type.Object({
   accepted: count,
   /** Denied and failed requests. */
   refused: count,
-  /** Times of the first and the last request in this batch. */
+  /** Times of the first and the last of these requests. */
   firstAt: moment,
   lastAt: moment,
 });
@@ -109,18 +109,18 @@ const usageBatch = Type.Object({
   /** Name of the process for people: host and process number. */
   instance: text(256),
   environment: Type.Union([Type.Literal('live'), Type.Literal('test')]),
-  /** 1 for the first batch of a process; each further batch increments it. */
+  /** Number of the batch: 1 for the first batch of a process, and one more for each further batch. */
   sequence: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   /**
    * The highest sequence that the registry has confirmed to the process as stored in SQL. Several batches may be in
-   * flight, so the registry stores them in order, only the next one at a time. If the registry's last sequence is below
+   * flight; the registry stores a batch only after the one before it. If the registry's last sequence is below
    * `acknowledged`, its database was restored from a backup, and the batches in between are lost.
    */
   acknowledged: count,
   /** The period in which the requests were recorded: `from` is inclusive, `to` is exclusive. */
   from: moment,
   to: moment,
-  /** Whether the process ended with this batch. */
+  /** Whether this is the last batch, because the process has ended. */
   isLast: Type.Boolean(),
   /**
    * How many details were dropped since the previous batch, because their memory is limited. `refusals`: refused

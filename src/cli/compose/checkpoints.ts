@@ -36,9 +36,10 @@ const replySchema = Type.Object({
 });
 
 /**
- * Opens the signer of access-log checkpoints, and creates its key if that is missing. Null if checkpoints are not
- * configured.
- * @param channel channel to a registry in this process; null: over Redis, if a witness is configured
+ * Opens the signer of access-log checkpoints (signed statements about the log). Creates its key if that is missing.
+ * Null if checkpoints are not configured.
+ * @param channel to a registry in this process. Null: the checkpoints go to a registry over Redis, if one is configured
+ *   as their witness (it signs that it saw them)
  * @throws OperatorError
  */
 export async function openCheckpoints(

@@ -3,7 +3,7 @@ import type { CallerIdentity } from '../../gateway/ports.js';
 import { systemClock } from './system-clock.js';
 
 /**
- * Opens the signer of the assertions that identify callers to upstreams; null if the configuration names no key.
+ * Opens the signer of assertions (JWTs that name the merchant to upstreams). Null if the configuration names no key.
  * @throws OperatorError
  */
 export async function openIdentity({ identity, keyStore }: Config): Promise<CallerIdentity | null> {

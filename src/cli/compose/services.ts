@@ -96,11 +96,12 @@ async function openTrail(at: NonNullable<Config['services']['operators']['trail'
 }
 
 const fetchTimeoutMilliseconds = 5_000;
-/** Audience in assertions from gateways of the previous release without `identity.audience`. */
+/** `aud` in the assertions (JWTs) of gateways of the previous release that have no `identity.audience`. */
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
- * Opens the verifier of gateway assertions for the backing services; null if the configuration names no key.
+ * Opens the verifier of assertions (JWTs with which the gateway names the merchant) for the backing services. Null if
+ * the configuration names no key.
  * @throws OperatorError
  */
 export async function openAssertionVerifier(config: Config): Promise<AssertionVerifier | null> {
@@ -111,8 +112,8 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // If an upstream has this name, all services would accept its assertions, because these have the same audience as
-  // assertions of the previous release.
+  // Assertions of the previous release have this audience for every service. If an upstream has the same name, all
+  // services would accept the assertions for that upstream too, so in this case the old audience is rejected.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -14,8 +14,8 @@ const commandTimeoutMilliseconds = 5_000;
 const what = 'The key of receipts';
 
 /**
- * Opens the signer of receipts for checkpoints, and creates its key if that is missing. Null if the configuration has
- * no `registry.witness`.
+ * Opens the signer of receipts (statements that the registry saw a checkpoint). Creates its key if that is missing.
+ * Null if the configuration has no `registry.witness`.
  * @throws OperatorError
  */
 export async function openWitness({ registry: { witness } }: Config, log: Logger): Promise<NoteSigner | null> {
@@ -30,7 +30,7 @@ export async function openWitness({ registry: { witness } }: Config, log: Logger
 }
 
 /**
- * Reads the key with which the registry signs receipts for checkpoints.
+ * Reads the key with which the registry signs receipts (statements that it saw a checkpoint).
  * @throws OperatorError
  */
 export function readWitnessKey(key: SignerOptions): Promise<NoteSigner> {

@@ -120,7 +120,9 @@ export class DataDirectory {
     await this.#writeSecret(this.logSecretFile);
   }
 
-  /** Creates the file with the key that signs assertions for upstreams, if it is missing. */
+  /**
+   * Creates the file with the key that signs assertions (JWTs that name the merchant) for upstreams, if it is missing.
+   */
   async ensureSigningKey(): Promise<void> {
     await this.#writeKey(this.signingKeyFile);
   }

@@ -7,10 +7,10 @@ import type { Environment } from '../../policy/key-format.js';
 import Type from '../../typebox/typebox.js';
 import type { AdminClient } from '../admin/admin-client.js';
 
-/** The demo merchant, and its API key if this run created the key. */
+/** The demo merchant, and its API key if this process created the key. */
 interface DemoMerchant {
   readonly merchantId: string;
-  /** Null if the key was shown in an earlier run. */
+  /** Null if an earlier start of `dev` created and showed the key. */
   readonly key: string | null;
 }
 

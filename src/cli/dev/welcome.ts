@@ -31,7 +31,7 @@ export interface Welcome {
   readonly instanceKeyFile: string | null;
   readonly merchantId: string;
   readonly walletId: string;
-  /** API key of the demo merchant; null if an earlier run showed it. */
+  /** API key of the demo merchant; null if an earlier start of `dev` showed it. */
   readonly key: string | null;
 }
 

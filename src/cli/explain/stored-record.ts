@@ -25,8 +25,8 @@ export interface StoredRecord {
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * The problem if gateways reject a record because it is from an earlier generation (history of the database) than the
-   * meta record; otherwise null.
+   * The problem if gateways reject a record as outdated: the meta record (which describes the whole store) names a
+   * later generation (history of the database). Otherwise null.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */

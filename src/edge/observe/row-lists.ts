@@ -11,7 +11,9 @@ interface ListedRow<Note> {
 }
 
 const firstRows = 64;
-/** Each row has this many numbers before its counters: the start of its period, and the time of its first request. */
+/**
+ * Each row has this many numbers before its counters: the start of its hour or day, and the time of its first request.
+ */
 const ownNumbers = 2;
 
 /**
@@ -33,7 +35,8 @@ export class RowLists<Note = never> {
   readonly #mostOfOwner: number;
   readonly #most: number;
   /**
-   * Start of the period of the latest request. Cached, because computing it takes a slow remainder of large numbers.
+   * Start of the hour or day of the latest request. Cached, because computing it takes a slow remainder of large
+   * numbers.
    */
   #time = 0;
 

@@ -26,8 +26,8 @@ export interface SharedLinesOptions {
 }
 
 /**
- * Maximum number of sources that have their own shared line per second. The requests of all further sources share one
- * line.
+ * Maximum number of sources (IPv4 addresses or IPv6 /64s) with a line of their own per second. The requests of all
+ * further sources share one line.
  */
 const mostSources = 20;
 const lineMilliseconds = 1_000;
@@ -71,7 +71,9 @@ export class SharedLines {
     });
   }
 
-  /** Counts a finished request without a known key. @returns whether a shared line covers the request */
+  /**
+   * Counts a finished request without a known key. @returns whether a shared line (one for several requests) covers it
+   */
   take(exchange: Exchange): boolean {
     const { outcome, data, found } = exchange;
     const { remote } = data.connection;
@@ -87,7 +89,7 @@ export class SharedLines {
     });
   }
 
-  /** Counts a request that the HTTP parser rejected. @returns whether a shared line covers the request */
+  /** Counts a request that the HTTP parser rejected. @returns whether a line shared with other requests covers it */
   takeRefused({ code, status, remote }: RefusedRequest): boolean {
     const address = this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
@@ -178,7 +180,7 @@ function add(requests: SharedRequests, code: string, status: number, at: number)
   else counted.count += 1;
 }
 
-/** Number of requests with the same code in a shared line. */
+/** Number of requests with the same code in a line that several requests share. */
 interface CodeCount {
   readonly status: number;
   count: number;

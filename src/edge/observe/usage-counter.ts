@@ -76,8 +76,8 @@ export class UsageCounter {
   }
 
   /**
-   * Counts the requests of an access log line without a known key. The line is either a shared line or the line of a
-   * request that the HTTP parser rejected.
+   * Counts the requests of an access log line without a known key. The line is either shared by several requests, or is
+   * about a request that the HTTP parser rejected.
    * @param at time of the line, in milliseconds since 1970
    * @param address null if unknown, or if the requests came from several addresses
    */
@@ -118,7 +118,7 @@ export class UsageTally {
   readonly owners = new Map<string, number>();
   /**
    * The key id of each owner. `merchantIds` contains the merchant of the key. A key that was not looked up has its
-   * look-up id and a null merchant. The requests without a known key have null in both lists.
+   * look-up id (hash of the key) and a null merchant. The requests without a known key have null in both lists.
    */
   readonly ids: (string | null)[] = [null];
   readonly merchantIds: (string | null)[] = [null];
@@ -160,7 +160,7 @@ export class UsageTally {
   }
 
   /**
-   * @param id a key id or a look-up id
+   * @param id a key id, or a look-up id (hash of a key)
    * @param merchantId the merchant of the key; null for a look-up id
    */
   addOwner(id: string, merchantId: string | null): number {

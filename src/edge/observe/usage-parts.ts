@@ -15,7 +15,10 @@ export class UsageParts {
     this.#merchants = [...tally.merchants];
   }
 
-  /** Number of keys and merchants that are not in a batch yet. All requests without a known key count as one key. */
+  /**
+   * Number of keys and merchants that are not in a batch (message to the registry) yet. All requests without a known
+   * key count as one key.
+   */
   get left(): number {
     return this.#tally.ids.length + this.#merchants.length - this.#sent;
   }
@@ -47,7 +50,7 @@ export class UsageParts {
       writeHosts(tally, number, writer, writer.merchant(merchantId, refusals));
   }
 
-  /** Removes the next `count` keys and merchants, because a batch now contains them. */
+  /** Removes the next `count` keys and merchants, because a batch (message to the registry) now contains them. */
   remove(count: number): void {
     this.#sent += count;
   }
@@ -89,7 +92,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
   });
 }
 
-/** Rounds milliseconds to microseconds. With all digits, a batch would be a third longer. */
+/** Rounds milliseconds to microseconds. With all digits, a batch (message to the registry) would be a third longer. */
 function rounded(milliseconds: number): number {
   return Math.round(milliseconds * 1000) / 1000;
 }

@@ -13,7 +13,7 @@ export interface UsagePort {
   readonly channel: RegistryChannel;
   /** Name of this process, for display to operators. */
   readonly instance: string;
-  /** Called with the problem when the registry stops storing batches, and with null when it stores them again. */
+  /** Called with the problem when the registry stops storing usage counts, and with null when it stores them again. */
   readonly onUsageProblem: (problem: string | null) => void;
 }
 
@@ -27,18 +27,24 @@ const storedReply = Type.Object({ sequence: Type.Integer({ minimum: 0 }) });
 const refusedReply = Type.Object({ problem: Type.String() });
 
 const everyMilliseconds = 1_000;
-/** A process that counts no requests sends an empty batch at this interval, so that the registry knows that it runs. */
+/** A process that counts no requests sends a heartbeat (a batch without counts) at this interval. */
 const idleMilliseconds = 10_000;
 /**
- * Maximum number of unacknowledged batches. At this number, no batch is made, and further requests stay in the counter.
+ * Maximum number of batches (messages with counts) that the registry has not acknowledged. At this number, no further
+ * batch is made, and the counts of further requests stay in the counter.
  */
 const mostUnderWay = 16;
 const mostKeysOfBatch = 500;
 
-/** If a batch waits this long to be stored, operators are warned. A restart of the registry takes less time. */
+/**
+ * If the registry has not stored counts for this long, operators are warned. A restart of the registry takes less time.
+ */
 const lateMilliseconds = 30_000;
 
-/** A batch that the sender keeps until the registry has committed it to SQL. Its text never changes. */
+/**
+ * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. Until then it may be
+ * resent, so its text never changes.
+ */
 interface KeptBatch {
   readonly sequence: number;
   readonly text: string;
@@ -47,7 +53,7 @@ interface KeptBatch {
   sending: Promise<void> | null;
 }
 
-/** The counts of a past period that are not in batches yet. Times are in milliseconds since 1970. */
+/** The counts of a past period that are not in batches (messages) yet. Times are in milliseconds since 1970. */
 interface Period {
   readonly parts: UsageParts;
   readonly from: number;
@@ -63,7 +69,8 @@ export class UsageSender {
   readonly #options: UsageSenderOptions;
   readonly #every: number;
   /**
-   * Id under which the registry tracks the batch numbers of this process. After a rejected batch, a new id replaces it.
+   * Id under which the registry tracks which numbered batches of this process it has stored. After a rejected batch, a
+   * new id and new numbers are used, because the registry accepts no gap.
    */
   #process = uniqueId();
   #sequence = 0;
@@ -79,7 +86,7 @@ export class UsageSender {
   #failure = 'the registry does not reply';
   #isLate = false;
   #isClosed = false;
-  /** How many batches the registry has stored and how many it has refused. */
+  /** How many batches (messages with counts) the registry has stored and how many it has refused. */
   readonly stats = { stored: 0, refused: 0 };
 
   /** @param every interval between batches, in milliseconds */
@@ -88,7 +95,9 @@ export class UsageSender {
     this.#countedUntil = this.#madeAt = options.clock.now();
   }
 
-  /** How long the oldest unacknowledged batch has waited, in milliseconds; 0 without such a batch. */
+  /**
+   * How long the oldest batch of counts has waited for its acknowledgement, in milliseconds; 0 without such a batch.
+   */
   get delay(): number {
     const [oldest] = this.#kept;
     return oldest === undefined ? 0 : Math.max(0, this.#options.clock.now() - oldest.madeAt);
@@ -121,7 +130,7 @@ export class UsageSender {
     await Promise.race([this.#sendKept(), wait(milliseconds, undefined, { ref: false })]);
   }
 
-  /** Makes batches from the counts until all counts are in batches or `most` batches are unacknowledged. */
+  /** Makes batches (messages) from the counts, until all counts are in batches or `most` batches are unacknowledged. */
   async #fill(most: number): Promise<void> {
     while (this.#kept.length < most) {
       this.#period ??= this.#nextPeriod();
@@ -147,7 +156,7 @@ export class UsageSender {
   }
 
   /**
-   * Makes a batch of this many keys and merchants.
+   * Makes a batch (message) with the counts of this many keys and merchants.
    * @returns false, without adding the batch, if it is too long for a message
    */
   async #keep({ parts, from, to }: Period, count: number): Promise<boolean> {
@@ -182,8 +191,8 @@ export class UsageSender {
   }
 
   /**
-   * Sends, in order, all batches that are not being sent already. Resolves when the registry has replied to each batch,
-   * or its send has failed.
+   * Sends, in order, all batches (messages with counts) that are not being sent already. Resolves when each batch has a
+   * reply of the registry or its send has failed.
    */
   #sendKept(): Promise<unknown> {
     return Promise.all(
@@ -217,8 +226,8 @@ export class UsageSender {
   }
 
   /**
-   * Drops all unacknowledged batches, because the registry will never accept one of them. The registry takes batches
-   * only in order of their numbers, so the next batch starts a new sequence under a new process id.
+   * Drops all unacknowledged batches, because the registry will never accept one of them. The registry stores batches
+   * in the order of their numbers, without gaps. So the next batch starts again with number 1, under a new process id.
    */
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;

@@ -127,7 +127,9 @@ class ForwardedRequest implements UpstreamRequest {
     this.#identity = identity;
   }
 
-  /** Sends the request, with a signed identity assertion if configured. Calls the callback once. */
+  /**
+   * Sends the request, with a signed assertion (JWT that names the merchant) if configured. Calls the callback once.
+   */
   send(callback: Callback): void {
     this.#callback = callback;
     if (this.#identity === null) this.#send();

@@ -7,8 +7,8 @@ import type { RouteMatch } from './routes.js';
 import type { TraceContext } from './trace-context.js';
 
 /**
- * Results of the steps that check a request. Only the step that determines a field writes it, so the field is null if
- * that step did not run. The access log uses the fields even if a later step fails.
+ * Results of the steps that check a request. Only the step that determines a field writes it, so the field stays null
+ * if that step is skipped. The access log uses the fields even if a later step fails.
  */
 export class Findings {
   /** The value of `x-request-id`; empty before the first step. */

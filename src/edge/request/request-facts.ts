@@ -19,7 +19,7 @@ export interface FactSources {
   readonly clock: Clock;
 }
 
-/** Results of earlier steps, from which the facts are derived. */
+/** Results of earlier steps, from which the facts (inputs of the access rules) are derived. */
 interface FactInputs {
   readonly request: RequestData;
   /** The client address. */

@@ -2,7 +2,7 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
 import type { ServicesDatabase } from '../services-database.js';
 
-/** Rows per SQL statement. On SQLite, a statement blocks all other requests of the process. */
+/** Maximum number of rows per SQL statement, because on SQLite a statement blocks all other requests of the process. */
 const batch = 5000;
 
 /** Mismatches between the ledger entries and the balances. */

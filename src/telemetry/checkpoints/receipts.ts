@@ -12,7 +12,10 @@ import { parseSubmission, readListHead, submissionText } from '../../evidence/su
 import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint } from './checkpoint-queue.js';
 import { UnansweredFiles } from './unanswered-files.js';
 
-/** The registry's reply to a checkpoint that a gateway sent to it as its witness. */
+/**
+ * The registry's reply to a checkpoint. The registry is the witness of the gateway: it signs that it saw the
+ * checkpoint.
+ */
 export interface WitnessReply {
   /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
@@ -165,8 +168,8 @@ export class Receipts {
     // so the registry must know that process.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // The gateway replaces a rejected run by a new one. That does not help if the registry rejects the start
-    // checkpoint, because it would reject the next one too. So a start checkpoint is retried.
+    // The gateway replaces a rejected run (hash chain) by a new one. That does not help if the registry rejects the
+    // start checkpoint, because it would reject the next one too. So a start checkpoint is retried.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;

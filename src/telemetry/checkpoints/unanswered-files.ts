@@ -80,8 +80,8 @@ export class UnansweredFiles {
 
   /**
    * Returns the checkpoints to which ended processes received no reply, oldest process first.
-   * @param previous the id of the run that this process continues, or null. This method waits until it is known whether
-   *   the process of that run has ended.
+   * @param previous the id of the run (hash chain) in the log to which this process appends, or null. This method waits
+   *   until it is known whether the process that wrote that run has ended.
    */
   async take(previous: string | null): Promise<readonly FormerSubmissions[]> {
     await this.#scanning;

@@ -44,7 +44,7 @@ const probing: ReadonlySet<string> = new Set([
 const nowhere = { address: null, country: null, asNumber: null };
 
 /**
- * Compares the usage of one key in one batch with the key's history. Batches of several gateways may arrive in any
+ * Compares the usage of one key in one batch (counts of one gateway) with the key's history. Batches may arrive in any
  * order, late, or with the counts of several hours.
  * @param before null if the key was never seen
  */
