@@ -265,7 +265,7 @@ export class SignedRuns {
     if (same !== undefined && same.root !== kept.root)
       this.#fork(
         place,
-        `${rangeText({ from: 1, to: size })} of the run ${run} (log of one process) were signed in two versions: the log was rewritten or forked`,
+        `${rangeText({ from: 1, to: size })} of the run ${run} (log of one process): signed in two versions, so the log was rewritten or forked`,
       );
     if (same === undefined) signed.checkpoints.set(size, kept);
     else same.receivedAt ??= receivedAt;

@@ -162,11 +162,11 @@ t.test('each refusal names the next step', async (t) => {
   const at = ['--registry', registryUrl, '--registry-token-file'];
   const refused = await wallets('list', ...at, support.file);
   t.equal(refused.status, 1);
-  t.match(refused.stderr, /The role support may not do this: it needs wallets:read\. See roles and whoami/);
+  t.match(refused.stderr, /The role support may not do this: it needs wallets:read\. Run `whoami` and `roles` to see/);
   const reads = await wallets('list', ...at, auditor.file);
   t.same([reads.status, reads.stdout], [0, 'No wallets.\n']);
   const writes = await wallets('create', '--merchant', merchantId, ...inNaira, ...at, auditor.file);
-  t.match(writes.stderr, /aud may not do this: it needs wallets:write\. See roles and whoami/);
+  t.match(writes.stderr, /aud may not do this: it needs wallets:write\. Run `whoami` and `roles` to see/);
   const none = await wallets('list');
   t.equal(none.status, 2);
   t.match(

@@ -61,7 +61,7 @@ interface Node {
 const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
 const lookalike: PathProblem = {
   code: 'not_found',
-  reason: 'the path has characters (such as %2F, %2E, ; or capitals) that an upstream may read as another route',
+  reason: 'an upstream may read a segment of the path as another route (capitals, %2E, ; or a suffix such as .json)',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',
