@@ -8,14 +8,17 @@ import type { RegistryDatabase } from './registry-database.js';
 /** A change whose transaction is in progress. */
 export interface Change {
   readonly transaction: RegistryDatabase;
-  /** The number of this change. Only changes that gateways need to know increment it. */
+  /**
+   * The number of this change. A change that gateways need not know has the number of the newest change that they need
+   * to know.
+   */
   readonly revision: number;
   readonly now: number;
 }
 
 /**
- * The outcome of a change. `result` is returned to the caller. `events`, and the names of the `records` to write to the
- * store, are stored in the database. `changed` is null if nothing changed.
+ * The outcome of a change. The caller gets `result`. `changed` is null if nothing changed. Otherwise the database
+ * stores its `events`, and the names of its `records`, which are later written to the gateways' store.
  */
 export interface Outcome<Result> {
   readonly result: Result;
@@ -25,9 +28,9 @@ export interface Outcome<Result> {
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
- * Makes one change, with its events and outbox rows (records to write to the store), in one transaction. Increments the
- * revision first, which locks the revision's row. So changes are committed in the order of their revisions, without
- * gaps.
+ * Makes one change in one transaction, with its events and its outbox rows (names of the records to write to the
+ * gateways' store). The first statement increments the revision, the number of the newest change. This locks the row of
+ * the revision, so changes are committed in the order of their revisions, without gaps.
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -62,7 +65,7 @@ export async function makeChange<Result>(
 
 /**
  * The outcome of a change that gateways need not know. `provenAuthor` replaces the author of the events if the author
- * became known only during the change, as in a sign-in.
+ * became known only during the change, for example in a sign-in.
  */
 export interface UnpublishedOutcome<Result> {
   readonly result: Result;
@@ -71,8 +74,9 @@ export interface UnpublishedOutcome<Result> {
 }
 
 /**
- * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision, so no other
- * change is committed at the same time, but does not increment it.
+ * Makes one change that gateways need not know, with its events, in one transaction. Locks the row of the revision
+ * (number of the newest change), so that no other change is committed at the same time. Does not increment the
+ * revision.
  */
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
@@ -89,7 +93,8 @@ export function makeUnpublishedChange<Result>(
 }
 
 /**
- * Locks the row of the revision until the end of the transaction, so that no other change is committed meanwhile.
+ * Locks the row of the revision (number of the newest change) until the end of the transaction, so that no other change
+ * is committed meanwhile.
  * @returns the current revision
  */
 export async function lockRevision(transaction: RegistryDatabase): Promise<number> {
@@ -101,7 +106,10 @@ export async function lockRevision(transaction: RegistryDatabase): Promise<numbe
   return value;
 }
 
-/** Thrown to roll the transaction back if nothing changed, so that the revision is not incremented. */
+/**
+ * Thrown to roll the transaction back if nothing changed, so that the revision (number of the newest change) is not
+ * incremented.
+ */
 class NothingChanged extends Error {
   constructor(readonly result: unknown) {
     super('nothing was changed');

@@ -60,41 +60,44 @@ export interface RegistryOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;
-  /** The shared token of `registry.tokenFile`; null without it, or if `registry.bootstrap` is `off`. */
+  /** The shared token of `registry.tokenFile`; null without this file, or if `registry.bootstrap` is `off`. */
   readonly token: string | null;
-  /** Called after an owner was created. */
+  /** Called after an owner (an administrator with the role `owner`) was created. */
   readonly onOwner?: (() => void) | undefined;
-  /** Permissions whose use requires a reason. Default: empty. */
+  /** Permissions whose use requires that the request states a reason. Default: no permissions. */
   readonly reasonFor?: ReadonlySet<string> | undefined;
   /**
-   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: lookup ids
-   * are SHA-256 hashes without a secret.
+   * Secret for the HMAC that hashes an API key to its lookup id, under which the key is stored. The gateways must have
+   * the same secret. Null: lookup ids are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
-  /** The resources of all configured routes. A new key's permissions may name only these. */
+  /** The resources of all configured routes. The permissions of a new key must not name other resources. */
   readonly resources: ReadonlySet<string>;
-  /** The gateways' option `keyStore.cache.maxStaleSeconds`: how long they may use stale cached records. */
+  /** The gateways' option `keyStore.cache.maxStaleSeconds`: how long they are allowed to use stale cached records. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
-  /** Returns the current problems of the store. Omitted if the store is not checked. */
+  /** Returns the current problems of the gateways' store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /**
-   * Signs receipts for checkpoints (signed states) of access logs. Null, the default: the registry accepts no
-   * checkpoints.
+   * Signs receipts (proofs of acceptance) for checkpoints, the signed states of gateways' access logs. Null, the
+   * default: the registry accepts no checkpoints.
    */
   readonly witness?: NoteSigner | null | undefined;
   /** The TLS and addresses with which clients reach the API. Default: plain HTTP on loopback. */
   readonly access?: RegistryAccess | undefined;
   /** The OpenID provider at which people sign in. Null, the default: the registry refuses sign-ins. */
   readonly identityProvider?: IdentityProvider | null | undefined;
-  /** Signs tokens for the operators' API of the services. Null, the default: the registry refuses requests for them. */
+  /**
+   * Signs tokens for the operators' API of the backing services (wallets, payouts and others). Null, the default: the
+   * registry refuses requests for such tokens.
+   */
   readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
   /**
-   * The operators' API of the services, through which the console reads and funds wallets. Null, the default: no
-   * wallets.
+   * The operators' API of the backing services, through which the console reads and funds wallets. Null, the default:
+   * the console has no wallets.
    */
   readonly operatorsApi?: OperatorsApi | null | undefined;
-  /** Receives the usage counts of gateways. Default: the registry receives none. */
+  /** Receives the gateways' counts of API requests. Default: the registry receives no counts. */
   readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
   /** The rules that detect unusual use of keys. Null, the default: the registry reports no unusual use. */
   readonly unusual?: RegistryUnusual | null | undefined;
@@ -111,12 +114,12 @@ export interface RegistryUnusual {
 }
 
 /**
- * Lower limit of `maxStaleSeconds`, equal to the option's default. A gateway's own configuration may be unknown here,
- * so a lower value could be too short.
+ * Lower limit of `maxStaleSeconds`, equal to the option's default. The registry does not know how each gateway is
+ * configured. With a lower value, it could consider an old record expired while a gateway still uses that record.
  */
 const leastStaleSeconds = 30;
 
-/** Returns how long a gateway may use a cached record at most, plus one second, in milliseconds. */
+/** Returns the maximum time for which a gateway is allowed to use a cached record, plus one second, in milliseconds. */
 export function longestLifetime(maxStaleSeconds: number): number {
   return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
 }
@@ -128,14 +131,17 @@ export interface RegistryServers {
   readonly console: FastifyInstance | null;
 }
 
-/** Creates the admin API. After each change it wakes the projector, which writes the changed records to the store. */
+/**
+ * Creates the admin API. After each change, the API wakes the projector, which writes the changed records to the
+ * gateways' store.
+ */
 export function createRegistry(options: RegistryOptions): RestApp {
   return createServers(options).app;
 }
 
 /**
- * Creates the admin API. If the console is on, creates its server too, which offers the same routes to people with a
- * browser.
+ * Creates the admin API and, if the console is on, the server of the console. That server offers the same routes to
+ * people with a browser.
  */
 export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
   const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;
@@ -151,8 +157,8 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
   const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
-  // Stops twice. The first call runs before other hooks close the database. The second one stores the events of
-  // requests that were still in progress.
+  // `attempts`, which stores events about refused requests, is stopped twice. The first call runs before other hooks
+  // close the database. The second call stores the events of requests that were in progress during the first one.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
@@ -184,7 +190,7 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
   return { app, console };
 }
 
-/** Returns the routes that the admin API and the console share. */
+/** Returns the groups of routes that the admin API and the console have in common. */
 function routeGroups(
   options: Omit<RegistryOptions, 'token' | 'logger'>,
   attempts: Attempts,
@@ -211,8 +217,8 @@ function routeGroups(
 }
 
 /**
- * Returns the routes for wallets. The console has them, but the admin API does not: scripts call the operators' API of
- * the services directly.
+ * Returns the routes for wallets. The console has these routes, but the admin API does not: scripts call the operators'
+ * API of the backing services directly.
  */
 function walletGroups({ console, operatorsApi, servicesTokenKey: key, reasonFor }: WalletOptions): readonly Routes[] {
   if (!console || !operatorsApi || !key) return [];
@@ -230,8 +236,8 @@ interface HealthSources {
 }
 
 /**
- * Adds the routes for liveness and readiness, which need no token. An unavailable store does not make the registry
- * unready, because it still accepts and stores changes.
+ * Adds the routes for liveness and readiness, which need no token. The registry is ready even if the gateways' store is
+ * unavailable, because it can accept changes and store them in the database.
  */
 function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));

@@ -4,14 +4,14 @@ import { sql } from '../database/kysely.js';
 import type { RegistryDatabase } from './registry-database.js';
 
 /**
- * The tables of the audit trail. The database user of a running registry may read them and insert rows, but may neither
- * change nor delete rows.
+ * The tables of the audit trail. The database user of a running registry is allowed to read them and to insert rows,
+ * but not to change or delete rows.
  */
 const trail = ['events', 'event_chain', 'event_checkpoints'] as const;
 const readOnly = ['kysely_migration', 'kysely_migration_lock'] as const;
 
 /**
- * Gives a PostgreSQL user the rights that a running registry needs, and revokes all others. The user can read and
+ * Gives a PostgreSQL user the rights that a running registry needs, and revokes all other rights. The user can read and
  * change the tables, but can neither change nor delete events, nor change the schema. Open the database as the owner of
  * the tables.
  * @throws DatabaseError for SQLite, for an unknown user, and for a user that could change events anyway, such as a
@@ -36,8 +36,8 @@ export async function grantRights(database: RegistryDatabase, user: string): Pro
       sql`grant select on ${listOf(all)} to ${to}`,
       sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
       sql`grant insert on ${listOf(trail)} to ${to}`,
-      // Each new event updates the end of the chain. The other columns may be set only by the function `prune_events`,
-      // with the rights of its owner.
+      // `event_tail` has the last event of the hash chain, so each new event updates these columns. Its other columns
+      // are set only by the function `prune_events`, which runs with the rights of its owner.
       sql`grant update (id, position, hash) on event_tail to ${to}`,
       sql`grant execute on function prune_events to ${to}`,
     ])
@@ -66,8 +66,8 @@ async function requireOther(database: RegistryDatabase, user: string): Promise<v
 }
 
 /**
- * Requires that the user cannot change the audit trail through a role, such as pg_write_all_data, or through a grant to
- * all users.
+ * Requires that the user has no other way to change the audit trail, such as a role (for example pg_write_all_data) or
+ * a right that all users have.
  */
 async function requireLimits(database: RegistryDatabase, user: string): Promise<void> {
   for (const table of [...trail, 'event_tail']) {

@@ -19,7 +19,7 @@ const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
  * Whether a text contains something in the form of an API key. The registry rejects such a text, so that it never
- * stores or repeats a key. Imports identify keys by their hashes.
+ * stores or repeats a key. An import needs no keys either, because it names each key by its hash.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);
@@ -29,8 +29,8 @@ export function holdsApiKey(text: string): boolean {
 export const holdsApiKeyMessage = 'holds what looks like an API key: give its hash as lookupId, never the key itself';
 
 /**
- * Time of the last status change of a key or merchant; null if unknown. Optional, because the previous release does not
- * send this field.
+ * The field for the time of the last status change of a key or merchant; null if unknown. It is optional, because a
+ * registry of the previous release does not send it.
  */
 export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ format: 'date-time' })]));
 
@@ -39,7 +39,7 @@ export function statusTimeOf({ status_changed_at: at }: { readonly status_change
   return at === null ? null : new Date(at).toISOString();
 }
 
-/** Returns the SQL condition that a column contains a text, case-insensitive. */
+/** Returns the SQL condition that a column contains this text. The comparison ignores case. */
 export function hasPart(column: string, text: string): RawBuilder<boolean> {
   const pattern = `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`;
   return sql<boolean>`lower(${sql.ref(column)}) like lower(${pattern}) escape '\\'`;

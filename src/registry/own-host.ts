@@ -26,20 +26,20 @@ export const localAccess: RegistryAccess = { tls: null, hosts: [], behindProxy: 
 
 const decorator = 'clientAddress';
 /**
- * Values of Sec-Fetch-Site in requests that were not caused by a page of another origin; undefined: the client is no
- * browser.
+ * Values of Sec-Fetch-Site in requests that were not caused by a page of another origin; undefined (no such header):
+ * the client is no browser.
  */
 const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-origin', 'none']);
 
 /**
  * Rejects requests that are not meant for this API, before `next` authenticates them:
  *
- * - With 421, if Host is not a name of this API: a web page may have made its own name resolve to this machine (DNS
- *   rebinding). Open routes also accept an IP address or no Host. Probes send such requests, and DNS rebinding needs a
- *   name.
+ * - With 421, if Host is not a name of this API: a web page can make its own name resolve to this machine (DNS
+ *   rebinding). Open routes (which need no token) also accept an IP address or no Host. Probes send such requests, and
+ *   DNS rebinding needs a name.
  * - With 403, if a web page of another origin caused the request.
- * - With 403, if behind proxies a plain HTTP request comes neither from a proxy nor from this machine: others could
- *   read its token. Open routes need no token, so probes may use plain HTTP.
+ * - With 403, if the API has proxies but no TLS, and a request comes neither from a proxy nor from this machine: others
+ *   on the network could read its token. Open routes need no token, so they are exempt.
  *
  * @param onRefused gets each rejected request
  */
@@ -92,8 +92,8 @@ export function noteClientAddress(app: FastifyInstance, behindProxy: readonly st
 }
 
 /**
- * For an app without TLS behind proxies. Rejects plain HTTP requests that come over the network but not from a proxy:
- * others could read their cookies.
+ * For an app that has proxies but no TLS. Rejects requests that come over the network but not from a proxy: others
+ * could read the cookies in plain HTTP.
  */
 export function requireProxy(app: FastifyInstance, behindProxy: readonly string[]): void {
   const proxies = compileIpRanges(behindProxy);
@@ -128,8 +128,8 @@ function isIpLiteral(name: string): boolean {
 }
 
 /**
- * True if a page of this API, or a client that is not a browser, sent the request. Browsers set these headers, and
- * pages cannot change them.
+ * True if a page of this API, or a client that is not a browser, sent the request. Browsers set Sec-Fetch-Site and
+ * Origin, and pages cannot change these headers.
  */
 function isFromOwnPage({ headers }: FastifyRequest, schemes: readonly string[], host: string): boolean {
   const site = headers['sec-fetch-site'];

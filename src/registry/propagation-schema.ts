@@ -2,9 +2,9 @@ import Type, { type TObject, type TProperties } from '../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** Which gateways have acknowledged a change. */
+/** Which gateways have acknowledged a change, so that they no longer use the old record. */
 export const propagationSchema = Type.Object({
-  /** Number of gateways that may use records; null if the store is unavailable. */
+  /** Number of gateways that have to acknowledge (confirm) the change; null if the store is unavailable. */
   gateways: Type.Union([Type.Null(), Type.Integer()]),
   confirmed: Type.Integer(),
   pending: Type.Array(
@@ -12,7 +12,7 @@ export const propagationSchema = Type.Object({
       instanceId: Type.String(),
       host: Type.String(),
       /**
-       * Time until which the gateway may still use the old record. Null if this is unknown, for example while the
+       * Time until which the gateway could use the old record. Null if this time is unknown, for example while the
        * change is not yet in the store.
        */
       staleUntil: Type.Union([Type.Null(), moment]),

@@ -9,14 +9,18 @@ import {
 import type { Clock, Timers } from '../gateway/store-ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 
-/** Which gateways have acknowledged a change. */
+/** Which gateways have acknowledged a change, so that they no longer use the old record. */
 export type Propagation = Static<typeof propagationSchema>;
 
-/** Waits until the gateways of one environment, or of both (null), have acknowledged a revision, or until a timeout. */
+/**
+ * Waits until all gateways of an environment have acknowledged a revision (number of a change), or until a timeout.
+ * With null, waits for the gateways of every environment.
+ */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
 /**
- * Waits until all changes up to a revision are in the store from which gateways read, or until a timeout.
+ * Waits until all changes up to a revision (number of a change) are in the store from which gateways read, or until a
+ * timeout.
  * @returns whether they are in the store
  */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
@@ -24,11 +28,11 @@ export type ProjectionWait = (revision: number) => Promise<boolean>;
 /** Dependencies of `followChanges` and `followProjection`. */
 export interface PropagationSources extends GatewaySources {
   readonly projector: {
-    /** Whether all changes up to this revision are in the store. */
+    /** Whether all changes up to this revision (number of a change) are in the store. */
     hasProjected(revision: number): Promise<boolean>;
     /**
-     * Resolves when the next change is published, or when the next pass (attempt to write pending changes) ends. A
-     * failed pass counts too.
+     * Resolves when the next change is published (announced to gateways), or when the next pass (attempt to write
+     * pending changes) ends. A failed pass counts too.
      */
     nextPass(): Promise<void>;
   };
@@ -41,8 +45,8 @@ const longestWaitMilliseconds = 2000;
 const firstPauseMilliseconds = 4;
 const longestPauseMilliseconds = 100;
 /**
- * A gateway without a heartbeat for this long has ended, hangs or has lost its connection. It has missed four
- * heartbeats.
+ * A gateway that has sent no heartbeat for this time is not waited for: it has ended, hangs or has lost its connection.
+ * It has missed four heartbeats.
  */
 const silentMilliseconds = 2000;
 
@@ -74,8 +78,8 @@ export function followChanges(sources: PropagationSources): Confirmation {
 }
 
 /**
- * Creates one entry for all gateways that may use records but are missing in the roster (the database's list of
- * gateways), for example after a restore.
+ * Creates one entry for all gateways that could use cached records but are missing in the roster (the database's list
+ * of gateways), for example after a restore of the database.
  */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that are not in the restored database';
@@ -91,7 +95,7 @@ function iso(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
 
-/** Creates the function that waits until a change is in the store. */
+/** Creates the function that waits until a change is in the store from which gateways read. */
 export function followProjection(sources: PropagationSources): ProjectionWait {
   return async (revision) => {
     const watch = new Watch(sources, revision, null);
@@ -106,11 +110,11 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
 /** Polls the progress of one change until it is complete or `stop()` is called. */
 class Watch {
   isProjected = false;
-  /** The gateways of the environment at the last successful query; null before that. */
+  /** The known gateways of the change's environment, from the last successful query; null before the first one. */
   gateways: readonly KnownGateway[] | null = null;
   /**
-   * Set while gateways outside the roster (the database's list of gateways) may use records. `until` is the end of that
-   * time, or null if it is unknown.
+   * Not null while gateways that are missing in the roster (the database's list of gateways) could use cached records.
+   * `until` is the end of that time, or null if the end is unknown.
    */
   forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
@@ -132,8 +136,8 @@ class Watch {
   }
 
   /**
-   * Waits until the records are in the store, and after that until gateways acknowledge them. An acknowledgement from
-   * before they were in the store does not cover them.
+   * Waits until the records are in the store, and after that until gateways acknowledge (confirm) the change. An
+   * acknowledgement that a gateway sent before the records were in the store does not count.
    */
   async untilConfirmed(): Promise<void> {
     void this.#queryGateways();
@@ -156,7 +160,8 @@ class Watch {
   }
 
   /**
-   * Repeats a query at each notification, or after a pause.
+   * Repeats a query at each notification, or after a pause if no notification arrives. Ends when the query returns true
+   * or `stop()` is called.
    * @param nextNews waits for the next notification. Called before each query, so that a notification during the query
    * is not missed
    */
@@ -189,8 +194,9 @@ class Watch {
   }
 
   /**
-   * Whether to stop waiting. True if each gateway has acknowledged the change or sends no heartbeats, and if gateways
-   * outside the roster (the list of gateways) are impossible, or stay possible beyond the timeout.
+   * Whether to stop waiting. First, each known gateway must have acknowledged the change, or have stopped sending
+   * heartbeats. Second, no gateway is missing in the roster (the list of gateways), or one could be missing for longer
+   * than the timeout anyway.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

@@ -10,11 +10,11 @@ export interface RegistryContext {
   readonly clock: Clock;
   readonly random: (size: number) => Buffer;
   /**
-   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: lookup ids
-   * are SHA-256 hashes without a secret.
+   * Secret for the HMAC that hashes an API key to its lookup id, under which the key is stored. The gateways must have
+   * the same secret. Null: lookup ids are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
-  /** The resources of all configured routes. Permissions of a new key may name only these. */
+  /** The resources of all configured routes. The permissions of a new key must not name other resources. */
   readonly resources: ReadonlySet<string>;
   /** Called after each committed change. */
   readonly onChange: () => void;

@@ -20,7 +20,7 @@ export interface RegistryDatabaseOptions extends MigratedOptions {
 }
 
 /**
- * Opens the registry's database, applies its migrations and inserts its single-row tables.
+ * Opens the registry's database, applies its migrations and inserts the row of each single-row table.
  * @throws DatabaseError
  */
 export async function openRegistryDatabase({

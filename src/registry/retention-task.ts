@@ -1,6 +1,9 @@
 import type { Logger, Timers } from '../gateway/store-ports.js';
 
-/** Pause between two batches. Waiting changes run during this pause, so a change waits for at most one batch. */
+/**
+ * Pause between two batches of deletions. Waiting changes run during this pause, so a change waits for at most one
+ * batch.
+ */
 const betweenBatchesMilliseconds = 50;
 const betweenRoundsMilliseconds = 60_000;
 
@@ -9,14 +12,17 @@ export interface RetentionOptions {
   readonly timers: Timers;
   /** The plural noun for the data in log messages. */
   readonly what: string;
-  /** Deletes one batch. Returns whether there may be more to delete. */
+  /** Deletes one batch. Returns whether there could be more to delete. */
   readonly forget: () => Promise<boolean>;
-  /** Called after a failed batch. The next batch must start from the beginning. */
+  /** Called after a failed batch, so that the caller starts the next batch from the beginning of the data. */
   readonly onFailure?: () => void;
   readonly logger?: Logger | undefined;
 }
 
-/** Deletes old data in batches. Starts a round once a minute, and pauses briefly between its batches. */
+/**
+ * Deletes old data in batches. Starts the next round a minute after the last one, and pauses briefly between the
+ * batches of a round.
+ */
 export class RetentionTask {
   readonly #options: RetentionOptions;
   #hasFailed = false;
@@ -28,7 +34,7 @@ export class RetentionTask {
     this.#options = options;
   }
 
-  /** Starts after a pause and runs until `stop()`. */
+  /** Starts the first batch after a pause. Further batches follow until `stop()`. */
   start(pauseMilliseconds = betweenBatchesMilliseconds): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(pauseMilliseconds, () => {
@@ -63,9 +69,10 @@ export class RetentionTask {
 }
 
 /**
- * Provides a time that has certainly passed: with the clock alone, a clock that is set forward by mistake would delete
- * young data. The time starts at that of the newest data, and advances with the monotonic clock. It is never later than
- * the clock. If it is earlier, data is kept longer than necessary.
+ * Provides a time that has certainly passed, from which the age of data is measured. The system clock alone does not
+ * suffice: set forward by mistake, it would make young data seem old enough to delete. This time starts at that of the
+ * newest data, and advances with the monotonic clock. It is never later than the system clock. If it is earlier, data
+ * is kept longer than necessary.
  */
 export class PassedTime {
   readonly #monotonic: () => number;

@@ -24,8 +24,8 @@ import { OldUsage } from './usage/old-usage.js';
 import { UsageBatches, type UsageObserver } from './usage/usage-batches.js';
 
 /**
- * The rules that detect unusual use of keys, the webhooks to which findings are sent, and how many days findings are
- * kept.
+ * The rules that detect unusual use of keys, the webhooks to which findings (of unusual use) are sent, and how many
+ * days findings are kept.
  */
 export interface StartUnusual extends RegistryUnusual {
   readonly use: Pick<UnusualUse, 'off' | 'observe'>;
@@ -33,8 +33,8 @@ export interface StartUnusual extends RegistryUnusual {
 }
 
 /**
- * Options of a registry process. `close()` does not close the store: the caller opened the store and closes it
- * afterwards.
+ * Options of a registry process. The `close()` of the running registry does not close the store: the caller opened the
+ * store and closes it afterwards.
  */
 export interface StartOptions extends Omit<
   RegistryOptions,
@@ -47,36 +47,46 @@ export interface StartOptions extends Omit<
   readonly host: string;
   /** Port; 0 selects any free port. */
   readonly port: number;
-  /** PEM files of the certificate and its private key. Default: plain HTTP. */
+  /** PEM file of the certificate. Default: plain HTTP. */
   readonly certFile?: string | null;
+  /** PEM file of the certificate's private key. Default: plain HTTP. */
   readonly keyFile?: string | null;
-  /** PEM file of the CAs of client certificates. Default: no client certificates. */
+  /** PEM file of the CAs that issue client certificates. Default: clients need no certificates. */
   readonly clientCaFile?: string | null;
   /** Addresses and CIDRs of the reverse proxies; null, the default: no proxies. */
   readonly behindProxy?: readonly string[] | null;
-  /** Further hosts by which clients address the API. Default: no further hosts. */
+  /** Further host names that clients send in the Host header. Default: no further hosts. */
   readonly hosts?: readonly string[];
-  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
+  /** The URL of the database: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   /** Whether to create the database if it is missing or empty. Default: true. */
   readonly mayCreate?: boolean | undefined;
   /** Path of the file with the shared token; null: there is no shared token. */
   readonly tokenFile: string | null;
-  /** `off`: the shared token is not accepted. Default: `on`. */
+  /** Whether the shared token is accepted. Default: `on`. */
   readonly bootstrap?: 'on' | 'off' | undefined;
   /** The changes that need the approval of another administrator; null, the default: no change needs approval. */
   readonly approvals?: ApprovalRules | null | undefined;
-  /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
+  /**
+   * Receives messages of gateways, such as checkpoints (signed states of access logs). Default: no messages are
+   * received. The caller closes this inbox.
+   */
   readonly inbox?: GatewayInbox | null | undefined;
-  /** Receives the usage counts of gateways. Default: the registry receives none. The caller closes it. */
+  /**
+   * Receives the gateways' counts of API requests. Default: the registry receives no counts. The caller closes this
+   * inbox.
+   */
   readonly usageInbox?: GatewayInbox | null | undefined;
   /** Retention period of events in days; null, the default, means no limit. */
   readonly eventsDays?: number | null | undefined;
-  /** How many days usage is stored, and whether with full addresses. Default: `defaultUsage`. */
+  /**
+   * How many days the usage (counts of API requests) is stored, and with which detail of client addresses. Default:
+   * `defaultUsage`.
+   */
   readonly usage?: UsageSettings | undefined;
 }
 
-/** How many days usage is stored, and whether with full addresses. */
+/** How many days the usage (counts of API requests) is stored, and with which detail of client addresses. */
 interface UsageSettings {
   readonly hoursDays: number;
   readonly refusalsDays: number;
@@ -91,23 +101,27 @@ export interface RunningRegistry {
   readonly url: string;
   /** The origin of the console; null if the console is off. */
   readonly consoleUrl: string | null;
-  /** Open until `close()`. */
+  /** The registry's database, which is open until `close()`. */
   readonly database: RegistryDatabase;
-  /** Call this when the store is reachable again. Pending changes are written at once, without the retry pause. */
+  /**
+   * Call this when the store is reachable again. Pending changes are written at once, without the rest of the retry
+   * pause.
+   */
   storeFound(): void;
-  /** Checks the certificate files now. If they have changed, resolves after they were accepted or rejected. */
+  /** Checks the certificate files now. If they have changed, resolves after the new files were accepted or rejected. */
   reloadCertificate(): Promise<void>;
   /** Completes running requests, stops writing to the store, then closes the database. */
   close(): Promise<void>;
 }
 
 /**
- * How long to wait for gateways' reports of inactive records, in milliseconds. This is enough: a gateway sends two
- * heartbeats a second, and tries to reconnect at least once a second.
+ * How long to wait for gateways' reports of records with a status that denies requests (inactive records), in
+ * milliseconds. This is enough: a gateway sends two heartbeats a second, and tries to reconnect at least once a second.
  */
 const reportMilliseconds = 1_500;
 /**
- * Listen addresses that do not count as hosts of the API, because a web page may have resolved its own name to them.
+ * The listen addresses for all interfaces. They do not count as hosts of the API, because a web page can make its own
+ * name resolve to them.
  */
 const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 /**
@@ -116,7 +130,7 @@ const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
  */
 const firstPassMilliseconds = 1_000;
 
-/** Requires that the option names only permissions. @throws OperatorError */
+/** Requires that `registry.reasonFor` names only permissions that exist. @throws OperatorError */
 function requirePermissions(named: ReadonlySet<string>): void {
   const unknown = [...named].filter((name) => !(permissions as readonly string[]).includes(name));
   if (unknown.length === 0) return;
@@ -125,8 +139,8 @@ function requirePermissions(named: ReadonlySet<string>): void {
 }
 
 /**
- * Opens the database, applies its migrations, accepts requests and writes changes to the store. Starts even if the
- * store is unavailable.
+ * Starts a registry: opens the database, applies its migrations, accepts requests and writes changes to the gateways'
+ * store. Starts even if the store is unavailable.
  * @throws DatabaseError
  * @throws OperatorError for an invalid token or certificate, or a port in use
  */
@@ -210,8 +224,8 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Compares the store with the database before the first change is accepted. A database without changes is certainly
-  // new, so no unknown gateway can have cached its records.
+  // Waits for the first comparison of the store with the database before it accepts the first change. Until then, a
+  // database without changes is certainly new, so no unknown gateway can have cached its records.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

@@ -20,10 +20,10 @@ interface MerchantRow {
   origin_allowlist: string | null;
   /**
    * Revision (number) of the change that created the merchant. Lists are sorted by this column, because several
-   * merchants may have the same `created_at`.
+   * merchants can have the same `created_at`.
    */
   created_revision: number;
-  /** Revision of the newest change of the merchant. */
+  /** Revision (number) of the newest change of the merchant. */
   revision: number;
   created_at: number;
   updated_at: number;
@@ -49,7 +49,9 @@ interface KeyRow {
   status_changed_at: Generated<number | null>;
 }
 
-/** A row of the outbox: a change has been made to this record, and the record still has to be written to the store. */
+/**
+ * A row of the outbox, the list of records that have changed in the database and have yet to be written to the store.
+ */
 interface OutboxRow {
   revision: number;
   name: string;
@@ -57,7 +59,10 @@ interface OutboxRow {
   change: Generated<string | null>;
 }
 
-/** The single row with the revision counter, which every change increments, and with the state of the store. */
+/**
+ * The single row with the revision (number of the newest change), which every change increments, and with the state of
+ * the store.
+ */
 interface RevisionRow {
   id: 1;
   value: number;
@@ -72,83 +77,85 @@ interface RevisionRow {
    */
   servers: Generated<string | null>;
   /**
-   * 0 while a gateway that is not in the table `gateways` may use cached records, otherwise 1. While it is 0, no change
-   * counts as confirmed by all gateways.
+   * 0 while a gateway that is not in the table `gateways` could use cached records, otherwise 1. While it is 0, no
+   * change counts as confirmed by all gateways.
    */
   is_open: Generated<number>;
-  /** When `is_open` becomes 1; null if unknown, or if it is 1. */
+  /** When `is_open` becomes 1. Null if this time is unknown, or if `is_open` is already 1. */
   opens_at: Generated<number | null>;
   /**
-   * Revision of the newest change that was announced to gateways since the store was last rewritten (in this
-   * generation); 0 before the first.
+   * Revision (number) of the newest change that was announced to gateways since the store was last rewritten (since
+   * this generation began); 0 before the first announcement.
    */
   published_revision: Generated<number>;
   published_change: Generated<string | null>;
   /**
    * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of them. Null if some
-   * records may be unsealed.
+   * records could be unsealed.
    */
   sealed_by: Generated<string | null>;
   /**
-   * The name of the published change for which `sealed_by` is valid. An earlier release publishes changes without
-   * sealing their records, so `sealed_by` then becomes invalid.
+   * The name of the published (announced) change for which `sealed_by` is valid. If an earlier release publishes a
+   * change, it does not seal (authenticate) the records, so `sealed_by` becomes invalid.
    */
   sealed_change: Generated<string | null>;
 }
 
 /**
- * A gateway in the roster, the list of gateways that may use cached records. A change is confirmed when all of them
- * have acknowledged it.
+ * A gateway in the roster, the list of gateways that are allowed to use cached records. A change is confirmed when
+ * every gateway in the roster has acknowledged it.
  */
 interface GatewayRow {
   instance_id: string;
   host: string;
   environment: Environment;
-  /** Null for a gateway of an earlier release, which does not report its version. */
+  /** The version of the gateway; null for a gateway of an earlier release, which does not report its version. */
   version: string | null;
   first_seen: number;
-  /** How long the gateway may still use cached records after its last heartbeat. */
+  /** How long the gateway is allowed to use cached records after its last heartbeat. */
   lifetime_milliseconds: number;
-  /** Revision of the change that added the gateway. */
+  /** Revision (number) of the change that added the gateway. */
   revision: number;
   /**
-   * 1 after the gateway has sent a sealed (authenticated) acknowledgement. Its unsealed ones are then rejected, because
-   * anyone could forge them.
+   * 1 after the gateway has sent a sealed (authenticated) acknowledgement, otherwise 0. After such an acknowledgement,
+   * its unsealed acknowledgements are rejected, because any client of the store could forge them.
    */
   seals: Generated<number>;
 }
 
 /**
- * An earlier generation (complete rewrite of the store) of this database. A store with its records, for example a
- * restored one, still belongs to this database.
+ * An earlier generation (complete rewrite of the store) of this database. A store with records of this generation, for
+ * example a store that was restored from a backup, belongs to this database too.
  */
 interface FormerGenerationRow {
   generation: string;
 }
 
-/** A restore of this database from a backup. Changes between `newest_at` and `found_at` may be missing. */
+/**
+ * A restore of this database from a backup. Changes that were made between `newest_at` and `found_at` could be missing.
+ */
 interface RestoreRow {
   seq: Generated<number>;
   found_at: number;
   /** Time of the newest event in the restored database; null if it had no events. */
   newest_at: number | null;
   /**
-   * 1 if the store or a gateway has a change that the database lacks; 0 if neither has one, so the database may be
-   * complete.
+   * 1 if the store or a gateway has a change that the database lacks; 0 if neither has such a change, so the database
+   * could be complete.
    */
   is_certain: number;
 }
 
 /**
  * A key or merchant that the registry deactivated after a restore, because its record in the store or in a gateway has
- * a later revision and fewer rights.
+ * a later revision (number of a change) and fewer rights.
  */
 interface HeldBackRow {
   /** The id of the key or the merchant. */
   id: string;
   kind: 'key' | 'merchant';
   merchant_id: string;
-  /** Where the later revision was found: `store`, or the instance id of a gateway. */
+  /** Where the later revision (number of a change) was found: `store`, or the instance id of a gateway. */
   source: string;
   /** The values of the changed columns before the deactivation, as JSON. */
   was: string;
@@ -156,8 +163,8 @@ interface HeldBackRow {
 }
 
 /**
- * The single row with the lease: it names the only process that may write records to the store. Each renewal changes
- * `lease_ends_at`; 0 means that the lease was released.
+ * The single row with the lease. The holder of the lease is the only process that is allowed to write records to the
+ * store. Each renewal changes `lease_ends_at`; 0 means that the lease was released.
  */
 interface ProjectorRow {
   id: 1;
@@ -165,57 +172,63 @@ interface ProjectorRow {
   lease_ends_at: number;
 }
 
-/** A public key that verifies checkpoints of an instance's access log, and its period of validity. */
+/**
+ * A public key of an instance (gateway), and its period of validity. It verifies checkpoints, the signed states of the
+ * instance's access log.
+ */
 interface InstanceKeyRow {
   public_key: string;
   name: string;
   pinned_at: number;
   /**
-   * The actor that pinned the key. `registry`: the registry pinned it on first use, from the first checkpoint of that
-   * name.
+   * The actor that pinned the key (stored it as valid). `registry`: the registry pinned the key of the first checkpoint
+   * (signed state of a log) with this name.
    */
   pinned_by: string;
   counts_from: number;
-  /** End of the validity; null until an administrator sets it. */
+  /** End of the key's validity; null until an administrator sets it. */
   counts_to: number | null;
   confirmed_at: number | null;
   confirmed_by: string | null;
 }
 
-/** The newest checkpoint of a run. A run is the part of an access log that one process writes to one file. */
+/**
+ * The newest checkpoint (signed state) of a run. A run is the part of an access log that one process writes to one
+ * file.
+ */
 interface RunRow {
   /** The id of the run: the name of the instance, a slash and the name of the run. */
   origin: string;
-  /** The name of the instance. */
+  /** The name of the instance (gateway). */
   name: string;
   run_key: string;
   size: number;
-  /** The signed checkpoint with the registry's receipt. */
+  /** The signed checkpoint with the registry's receipt, a signature that proves its acceptance. */
   note: string;
   occasion: string;
   signed_at: number;
   began_at: number;
   received_at: number;
-  /** When a checkpoint of this run (the log of one gateway process) was last appended to the checkpoint list. */
+  /** When a checkpoint (signed state) of this run (log of one process) was last appended to the checkpoint list. */
   listed_at: number;
   every_seconds: number;
-  /** The origin (id) of the run that this run continues; null if it continues no run. */
+  /** The origin (id) of the run (log of one process) that this run continues; null if it continues no run. */
   previous_run: string | null;
   /**
-   * The origin (id) of the run that will continue this run, as its end checkpoint announces; null if no run is
-   * announced.
+   * The origin (id) of the run (log of one process) that will continue this run, according to its end checkpoint. Null
+   * if the end checkpoint announces no run, or has not arrived.
    */
   next_run: string | null;
   /**
-   * 1 if the search for silent runs must skip this run: a finding has reported it already, or it has ended and its next
-   * run has arrived.
+   * 1 if the search for silent runs (runs whose checkpoints have stopped) must skip this run: a finding (reported
+   * problem) exists already, or the run has ended and its next run has begun. Otherwise 0.
    */
   was_missed: Generated<number>;
 }
 
 /**
- * An accepted checkpoint that a newer one of the same run (log of one process) has replaced. A repeated submission of
- * it gets the same receipt.
+ * An accepted checkpoint (signed state of a log) that a newer one of the same run (log of one process) has replaced. If
+ * a gateway submits it again, the gateway gets the same receipt (proof of acceptance).
  */
 interface EarlierCheckpointRow {
   /** SHA-256 of the text that the gateway signed, in base64. */
@@ -223,7 +236,10 @@ interface EarlierCheckpointRow {
   received_at: number;
 }
 
-/** A checkpoint in the list, which is a leaf of the list's Merkle tree. */
+/**
+ * An entry of the checkpoint list: one checkpoint (signed state of an access log). Each entry is a leaf of the list's
+ * Merkle tree.
+ */
 interface CheckpointListRow {
   /** The index of the leaf, from 0. */
   seq: number;
@@ -231,7 +247,7 @@ interface CheckpointListRow {
   note: string;
 }
 
-/** The single row with the Merkle tree of the checkpoint list. */
+/** The single row with the Merkle tree of the list of checkpoints (signed states of access logs). */
 interface CheckpointTreeRow {
   id: 1;
   size: number;
@@ -239,7 +255,7 @@ interface CheckpointTreeRow {
   subtrees: string;
 }
 
-/** A problem that the witness (the part that checks checkpoints of access logs) has found. */
+/** A problem that the witness (the part of the registry that checks the signed states of access logs) has found. */
 interface CheckpointFindingRow {
   id: string;
   found_at: number;

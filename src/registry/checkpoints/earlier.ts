@@ -5,16 +5,18 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * How long replaced checkpoints are kept. A gateway submits a checkpoint again if it got no reply: after minutes (the
- * message waits in Redis) or at its next start (it waits in a file).
+ * How long checkpoints (signed states of access logs) are kept after newer ones have replaced them. A gateway that got
+ * no reply submits its checkpoint again: minutes later, because the message waits in Redis, or at its next start,
+ * because the message waits in a file.
  */
 const retentionMilliseconds = 7 * 86_400_000;
 
 type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
 
 /**
- * Returns the time at which the registry accepted the checkpoint with this text. For a week, also finds a checkpoint
- * that a newer one of its run (log of one process) has replaced. Otherwise null.
+ * Returns the time at which the registry accepted the checkpoint (signed state of a log) with this text. For a week,
+ * also finds a checkpoint that a newer one of the same run (log of one process) has replaced. Null if no such
+ * checkpoint is found.
  */
 export async function acceptedAt(
   transaction: RegistryDatabase,
@@ -28,8 +30,8 @@ export async function acceptedAt(
 }
 
 /**
- * Stores an accepted checkpoint among the replaced ones. Call this before storing a newer one of its run (log of one
- * process).
+ * Stores an accepted checkpoint (signed state of a log) among the replaced ones. Call this before a newer checkpoint of
+ * the same run (log of one process) replaces it.
  */
 export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
   const row = { digest: digestOf(parseNote(note).text), received_at };
@@ -40,7 +42,7 @@ export async function addEarlier(transaction: RegistryDatabase, { note, received
     .execute();
 }
 
-/** Deletes replaced checkpoints that were received more than a week ago. */
+/** Deletes replaced checkpoints (signed states of logs) that were received more than a week ago. */
 export async function forgetEarlier(transaction: RegistryDatabase, now: number): Promise<void> {
   const old = transaction.deleteFrom('earlier_checkpoints').where('received_at', '<', now - retentionMilliseconds);
   await old.execute();

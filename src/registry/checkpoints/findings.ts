@@ -12,16 +12,17 @@ import type { RegistryDatabase } from '../registry-database.js';
  * - `previous`: the log continues an unknown run;
  * - `unknown`: a checkpoint arrived, but the start checkpoint of its run never did;
  * - `replay`: an old checkpoint was submitted that was not accepted before;
- * - `key`: the key is not pinned or no longer valid, or the signature of the run key is missing;
+ * - `key`: the instance's key is not pinned (stored as valid) or no longer valid, or the signature with the run's own
+ *   key is missing;
  * - `silent`: the process stopped without an end checkpoint, and no other process continued the log;
  * - `clock`: the times contradict each other or the registry's clock.
  */
 export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'key', 'silent', 'clock'] as const;
 
-/** The kind of a finding. */
+/** The kind of a finding (problem with an access log). */
 export type WitnessFindingKind = (typeof findingKinds)[number];
 
-/** A finding, as the database stores it. */
+/** A finding (problem with an access log), as the database stores it. */
 interface KeptFinding {
   readonly id: string;
   readonly found_at: number;
@@ -30,7 +31,10 @@ interface KeptFinding {
   readonly message: string;
 }
 
-/** Stores a finding. Stores equal findings only once, because gateways submit rejected checkpoints again. */
+/**
+ * Stores a finding (problem with an access log). Stores equal findings only once, because gateways submit rejected
+ * checkpoints again.
+ */
 export async function reportFinding(database: RegistryDatabase, finding: KeptFinding): Promise<void> {
   const { kind, origin, message } = finding;
   const same = database.selectFrom('checkpoint_findings').select('id').where('origin', '=', origin);
@@ -39,7 +43,7 @@ export async function reportFinding(database: RegistryDatabase, finding: KeptFin
   await database.insertInto('checkpoint_findings').values(finding).execute();
 }
 
-/** Returns one page of the findings, newest first. */
+/** Returns one page of the findings (problems with access logs), newest first. */
 export async function listFindings(database: RegistryDatabase, paging: Paging): Promise<Page<KeptFinding>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('checkpoint_findings');
@@ -54,7 +58,7 @@ export async function listFindings(database: RegistryDatabase, paging: Paging): 
   return { items: rows as KeptFinding[], totalRecords: total };
 }
 
-/** Counts the findings of each kind, with 0 for kinds without findings. */
+/** Counts the findings (problems with access logs) of each kind, with 0 for kinds without findings. */
 export async function countFindings(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
   const rows = await database
     .selectFrom('checkpoint_findings')
@@ -73,8 +77,8 @@ export interface SilenceOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   /**
-   * Receives the checkpoints. While this inbox cannot receive, no run (log of one process) counts as silent, because
-   * missing checkpoints prove nothing.
+   * Receives the checkpoints (signed states of access logs). While this inbox cannot receive messages, no run (log of
+   * one process) counts as silent, because checkpoints could be missing for this reason.
    */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
@@ -83,15 +87,15 @@ export interface SilenceOptions {
 const scanMilliseconds = 5_000;
 const silentIntervals = 3;
 /**
- * The least time after which a run (log of one process) without checkpoints counts as silent. Gateways need this time
- * to reconnect to Redis and to repeat submissions that got no reply.
+ * Minimum time after which a run (log of one process) without checkpoints counts as silent. Gateways need this time to
+ * reconnect to Redis and to repeat submissions that got no reply.
  */
 const leastSilentMilliseconds = 15_000;
 
 /**
- * Reports silent runs (logs of one process): no checkpoint arrived for three intervals, and no other run continues the
- * log. After an end checkpoint, a run counts as silent if that checkpoint announces a next run: the next run is then
- * missing. Without an announcement, the run has simply ended.
+ * Reports silent runs. A run (log of one process) is silent if no checkpoint (signed state) arrived for three of its
+ * intervals, and no other run continues the log. A run with an end checkpoint is silent only if that checkpoint
+ * announces a next run, which is then missing. Without an announcement, the run has simply ended.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;
@@ -148,8 +152,8 @@ export class SilentRuns {
           ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
           : `the run ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
-        // Updates no row if another registry has reported the run, or a checkpoint of it has arrived since the query.
-        // Then the run is not reported.
+        // Updates no row if another registry has reported the run, or a checkpoint of the run has arrived since the
+        // query. In both cases, this process does not report it.
         const { numUpdatedRows } = await transaction
           .updateTable('runs')
           .set({ was_missed: 1 })

@@ -12,8 +12,8 @@ import type { RegistryTables } from '../tables.js';
 import type { InstanceKey } from './schema.js';
 
 /**
- * State of an instance's public key, which signs the checkpoints of its access log:
- * - `counts`: it is pinned and valid now;
+ * State of an instance's public key, which verifies the checkpoints (signed states) of its access log:
+ * - `counts`: it is pinned (stored as valid), and its period of validity includes the present;
  * - `unknown`: no key is pinned for its instance name;
  * - `other`: only other keys are pinned for its instance name;
  * - `ended`: it is pinned, but its period of validity has ended or has not begun.
@@ -29,8 +29,8 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
 }
 
 /**
- * Pins the first key of an instance name and stores the event. The key is valid at once. It is listed as unconfirmed
- * until an administrator confirms it. Call this in a transaction.
+ * Pins (stores as valid) the first key of an instance name, and stores the event. The key is valid at once. It is
+ * listed as unconfirmed until an administrator confirms it. Call this in a transaction.
  */
 export async function pinFirst(
   database: RegistryDatabase,
@@ -69,8 +69,8 @@ interface KeyChange {
 }
 
 /**
- * Pins a key for an instance name, because a gateway may need a new one. The key counts as confirmed. If it is already
- * pinned, it is confirmed and otherwise unchanged.
+ * Pins (stores as valid) a further key for an instance name, for example before a gateway gets a new key. The key
+ * counts as confirmed. If the key is already pinned, this function only confirms it.
  */
 export async function pinKey(
   database: RegistryDatabase,
@@ -92,7 +92,8 @@ export async function pinKey(
 }
 
 /**
- * Confirms that a key belongs to the gateway of its instance name. The registry pins the first key of a name unchecked.
+ * Confirms that a key belongs to the gateway of its instance name. The registry pins (stores as valid) the first key of
+ * a name without this check.
  */
 export function confirmKey(database: RegistryDatabase, text: string, { author, now }: KeyChange): Promise<InstanceKey> {
   return changed(database, 'instance-key.confirmed', { author, now }, (transaction) =>

@@ -4,8 +4,9 @@ import { listEntry, signListHead } from '../../evidence/submission.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /**
- * Locks the list of checkpoints until the end of the transaction. Otherwise two concurrent submissions could both pass
- * checks that only one may pass, for example if two gateway processes claim to continue the same log.
+ * Locks the list of checkpoints (signed states of access logs) until the end of the transaction. Otherwise two
+ * concurrent submissions could both pass a check that only one of them should pass, for example if two gateway
+ * processes claim to continue the same log.
  */
 export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();
@@ -28,7 +29,10 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
   await transaction.insertInto('checkpoint_list').values({ seq: index, received_at: receivedAt, note }).execute();
 }
 
-/** Returns the signed head of the list: its size and the root hash of its Merkle tree. */
+/**
+ * Returns the signed head of the list of checkpoints (signed states of access logs): its size and the root hash of its
+ * Merkle tree.
+ */
 export async function signedHead(database: RegistryDatabase, signer: NoteSigner): Promise<string> {
   const { size, subtrees } = await database.selectFrom('checkpoint_tree').selectAll().executeTakeFirstOrThrow();
   const root = MerkleRange.ofTree(size, subtreesIn(subtrees)).rootOf({ from: 0, to: size });

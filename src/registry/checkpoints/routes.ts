@@ -22,8 +22,9 @@ import {
 } from './schema.js';
 
 /**
- * Routes for instance keys and for checkpoints of access logs.
- * @param signer signs the list's head; null if this registry signs no receipts
+ * Routes for instance keys, with which gateways sign, and for checkpoints, the signed states of their access logs.
+ * @param signer signs the head (size and root hash) of the checkpoint list; null if this registry signs no receipts
+ * (proofs of acceptance) for checkpoints
  */
 export function checkpointRoutes(signer: NoteSigner | null): Routes {
   return (app, { database, clock }) => {

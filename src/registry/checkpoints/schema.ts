@@ -14,9 +14,9 @@ const publicKey = Type.String({
   description: 'a public key as audit public-key prints it',
 });
 
-/** A public key that verifies the checkpoints of one instance's access log. */
+/** A public key of an instance (gateway). It verifies checkpoints, the signed states of the instance's access log. */
 export const instanceKeySchema = Type.Object({
-  /** Name of the instance. */
+  /** The name of the instance. */
   name: Type.String(),
   publicKey: Type.String(),
   /** Start of the key's validity, according to the registry's clock. */
@@ -25,8 +25,8 @@ export const instanceKeySchema = Type.Object({
   to: Type.Union([moment, Type.Null()]),
   pinnedAt: moment,
   /**
-   * The name of the administrator that pinned the key. `registry`: the registry pinned it when it received the first
-   * checkpoint of that instance name.
+   * The name of the administrator that pinned the key (stored it as valid). `registry`: the registry pinned the key
+   * when it received the first checkpoint of that instance name.
    */
   pinnedBy: Type.String(),
   /** When an administrator confirmed the key; null if the key is not confirmed. */
@@ -43,23 +43,29 @@ export const confirmBody = Type.Object({ publicKey });
 /** The body of a request that ends the validity of a key. */
 export const endBody = Type.Object({ publicKey, to: Type.Optional(givenMoment) });
 
-/** The body of a request that pins a key. */
+/** The body of a request that pins a key (stores it as valid). */
 export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment), to: Type.Optional(givenMoment) });
 
-/** The newest checkpoint of a run (the part of an access log that one process wrote), or an entry of the list. */
+/**
+ * The newest checkpoint (signed state) of a run (the part of an access log that one process wrote), or an entry of the
+ * list.
+ */
 export const checkpointSchema = Type.Object({
-  /** Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run. */
+  /**
+   * Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run (log
+   * of one process).
+   */
   index: Type.Union([Type.Integer(), Type.Null()]),
   /**
    * When the registry received the checkpoint, in milliseconds since 1970. A leaf of the list's Merkle tree is the hash
    * of this number and `note`.
    */
   receivedAt: Type.Integer(),
-  /** The signed checkpoint with the registry's receipt. */
+  /** The signed checkpoint with the registry's receipt, a signature that proves its acceptance. */
   note: Type.String(),
 });
 
-/** Query parameters of the checkpoint list. */
+/** Query parameters of the list of checkpoints (signed states of access logs). */
 export const checkpointsQuery = Type.Object({
   ...pagingQuery.properties,
   of: Type.Enum(['list', 'runs'], {
@@ -69,15 +75,17 @@ export const checkpointsQuery = Type.Object({
   }),
 });
 
-/** The public key and the signed head with which clients verify the checkpoint list. */
+/**
+ * The public key and the signed head with which clients verify the list of checkpoints (signed states of access logs).
+ */
 export const witnessSchema = Type.Object({
-  /** The public key that verifies the registry's receipts. */
+  /** The public key that verifies the registry's receipts (proofs of acceptance). */
   publicKey: Type.String(),
   /** The size and root hash of the list's Merkle tree, signed. */
   head: Type.String(),
 });
 
-/** A problem that the registry found in the checkpoints of an access log. */
+/** A problem that the registry found in the checkpoints (signed states) of an access log. */
 export const findingSchema = Type.Object({
   foundAt: moment,
   kind: Type.Enum([...findingKinds]),

@@ -21,15 +21,15 @@ import { keyStateOf, pinFirst } from './instance-keys.js';
 import { appendToList, lockList, signedHead } from './list.js';
 
 const submissionSchema = Type.Object({
-  /** Public key of the instance that wrote the log. */
+  /** Public key of the instance (gateway) that wrote the log. */
   key: Type.String({ maxLength: 512 }),
-  /** Interval between two checkpoints of the gateway. */
+  /** The gateway's interval between two checkpoints, in seconds. */
   everySeconds: Type.Integer({ minimum: 1, maximum: 86_400 }),
   /** The checkpoint and its consistency proof in c2sp.org/tlog-witness format. */
   submission: Type.String(),
 });
 
-/** A message in which a gateway submits a checkpoint. */
+/** A message in which a gateway submits a checkpoint (signed state of its access log). */
 type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
 
 /** Parses a message from a gateway. @throws InvalidNote */
@@ -44,9 +44,9 @@ function readSubmission(body: string): WitnessedSubmission {
   throw new InvalidNote('expected a submission with the public key of its instance');
 }
 
-/** The reply to a gateway that has submitted a checkpoint. */
+/** The reply to a gateway that has submitted a checkpoint (signed state of its access log). */
 export interface WitnessVerdict {
-  /** Status according to c2sp.org/tlog-witness: 200 with a receipt, or an error status without one. */
+  /** Status according to c2sp.org/tlog-witness: 200 with a receipt (proof of acceptance), or an error. */
   readonly status: 200 | 403 | 404 | 409 | 422;
   readonly problem?: string;
   readonly receipt?: string;
@@ -58,7 +58,7 @@ export interface WitnessVerdict {
 export interface WitnessOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** Signs the receipts and the heads of the checkpoint list. */
+  /** Signs receipts (proofs of acceptance) for checkpoints, and the heads of the checkpoint list. */
   readonly signer: NoteSigner;
   readonly logger?: Logger | undefined;
 }
@@ -66,7 +66,7 @@ export interface WitnessOptions {
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
 const clockToleranceMilliseconds = 60_000;
-/** Minimum interval of periodic checkpoints of one process in the list. Starts and ends are always listed. */
+/** Minimum interval of a process' periodic checkpoints in the list. Its start and end checkpoints are always listed. */
 const listMilliseconds = 600_000;
 
 /** Thrown to reject a submission and roll its transaction back. `finding` is stored after the rollback. */
@@ -80,7 +80,9 @@ class Refused extends Error {
   }
 }
 
-/** Signs a receipt for a checkpoint if a pinned key signed it and its log kept all lines of the previous checkpoint. */
+/**
+ * Signs receipts (proofs of acceptance) for checkpoints that a valid key signed and whose log kept all earlier lines.
+ */
 export class Witness {
   readonly #options: WitnessOptions;
 
@@ -96,7 +98,7 @@ export class Witness {
       const parsed = parseSubmission(submission);
       const instance = parseKey(key);
       const checkpoint = readCheckpoint(parsed.note, [instance]);
-      // The note is stored with all its signatures, so further ones could make it too long to parse.
+      // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
         throw new InvalidNote('expected only the signatures of the instance and of the run');
       origin = runKeyName(checkpoint.name, checkpoint.run);
@@ -134,7 +136,7 @@ export class Witness {
       await this.#requirePinned(transaction, instance, checkpoint, now);
       const { text } = parseNote(submission.note);
       const before = await acceptedAt(transaction, text, known);
-      // A gateway that lost the reply repeats its submission: it gets the same receipt, and nothing changes.
+      // A gateway that lost the reply repeats its submission: it gets the same receipt (proof), and nothing changes.
       if (before !== null) return this.#verdict(transaction, receiptOf(text, before, signer));
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
@@ -158,7 +160,7 @@ export class Witness {
           .insertInto('runs')
           .values({ ...row, began_at: now, previous_run: previousRun })
           .execute();
-        // This run continues the previous run. Marks the previous run, so that it is not reported as silent.
+        // This run (log of a process) continues the previous run, so the previous run must not be reported as silent.
         const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
         if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
       } else {
@@ -179,8 +181,8 @@ export class Witness {
   }
 
   /**
-   * Pins the first key of an instance name unchecked: only authenticated gateways can send messages here. An
-   * administrator should confirm the key. Later keys must be pinned already.
+   * Pins (stores as valid) the first key of an instance name unchecked: only authenticated gateways can send messages
+   * here. An administrator should confirm the key. Later keys must be pinned already.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
@@ -210,14 +212,14 @@ export class Witness {
     const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
     const date = new Date(at).toISOString();
     if (at > now + clockToleranceMilliseconds) await find(`the checkpoint is dated ${date}, which is in the future`);
-    // A checkpoint that is only old is no problem: after an outage of the registry, gateways submit late.
+    // A checkpoint that is late but in order is no problem: after an outage of the registry, gateways submit late.
     else if (known !== undefined && at < known.signed_at)
       await find(`the checkpoint is dated ${date}, earlier than the previous checkpoint of the run`);
   }
 
   /**
-   * Compares what the log says about its previous run (last line and time) with what is stored, to detect a truncated
-   * or forked log.
+   * Compares what the log says about its previous run (last line and time of the earlier process) with what is stored.
+   * This detects a truncated or forked log.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;
@@ -278,7 +280,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
       `the newest known checkpoint of the run covers ${known.size} lines`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
-  // Otherwise an attacker could replay an earlier checkpoint to make a killed process seem alive.
+  // Rejects an older checkpoint of equal size: an attacker could replay one to make a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
     throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
@@ -292,7 +294,7 @@ function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number
   return { size, root: Buffer.from(root, 'base64') };
 }
 
-/** Creates the receipt for a checkpoint. Ed25519 is deterministic, so a repeated submission gets an equal receipt. */
+/** Creates a receipt (proof of acceptance). Ed25519 is deterministic: a repeated submission gets an equal receipt. */
 function receiptOf(text: string, receivedAt: number, signer: NoteSigner): string {
   return signer.receiptFor(text, Math.floor(receivedAt / 1000));
 }

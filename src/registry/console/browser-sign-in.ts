@@ -14,18 +14,19 @@ import { browserOf, newSecret, openSession, sessionIdOf } from './sessions.js';
 
 const callbackPath = '/console/sign-in/callback';
 const longestSeconds = 10 * 60;
-/** Limits of the sign-ins that are waiting at the provider: from one IP address, and in all. */
+/** Maximum number of sign-ins from one IP address that are waiting at the provider. */
 const mostOfSource = 50;
+/** Maximum number of all sign-ins that are waiting at the provider. */
 const mostPending = 10_000;
-/** How far the provider's clock may be behind this one, in milliseconds. */
+/** How far the provider's clock is allowed to be behind the clock of this machine, in milliseconds. */
 const skewMilliseconds = 60_000;
 
-/** Why no session was opened. The redirect to the page contains this word, and the page explains it. */
+/** Why a sign-in opened no session. The redirect to the page contains this word, and the page explains the word. */
 type Failure = 'denied' | 'failed' | 'unavailable' | 'too-many' | 'no-provider' | 'not-proven';
 
 /**
- * The secrets of a sign-in. The registry needs them when the person returns from the provider. The database stores them
- * encrypted.
+ * The secrets of a sign-in. The registry needs these secrets when the person returns from the provider. The database
+ * stores them encrypted.
  */
 const kept = Type.Object({
   ...{ state: Type.String(), nonce: Type.String(), verifier: Type.String() },
@@ -38,7 +39,7 @@ const kept = Type.Object({
 interface SignInOptions {
   readonly context: RegistryContext;
   readonly attempts: Attempts;
-  /** The OpenID provider; null if none is configured. */
+  /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
   /** Returns the origin of the console. URLs must use it, because an attacker can choose the Host header. */
   readonly origin: () => string;
@@ -52,7 +53,7 @@ const startQuery = Type.Object({
 /**
  * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser there, and the provider sends it back
  * to `/console/sign-in/callback`. A cookie binds the sign-in to this browser, for ten minutes and for one use. Without
- * it, a victim's browser could complete a sign-in that an attacker began, and would get the attacker's session.
+ * the cookie, a victim's browser could complete a sign-in that an attacker began, and would get the attacker's session.
  */
 export function addBrowserSignIn(app: FastifyInstance, options: SignInOptions): void {
   const { provider } = options;
@@ -72,7 +73,7 @@ interface WithProvider extends SignInOptions {
   readonly seal: SecretSeal;
 }
 
-/** The secret of the session that a sign-in opened, or the cause why it opened none. */
+/** The secret of the session that a sign-in opened, or the reason why it opened no session. */
 type Opened = { readonly secret: string } | { readonly cause: string };
 
 class BrowserSignIn {
@@ -137,7 +138,7 @@ class BrowserSignIn {
       return leave(reply, error.reason === 'access_denied' ? 'denied' : 'failed');
     }
     const { claims, provenAt } = verified;
-    // The provider may have ignored the demand to authenticate the person again.
+    // The provider might have ignored the demand to authenticate the person again.
     if (secrets.isProof && (provenAt === null || provenAt < startedAt - skewMilliseconds)) {
       await recordFailure({ cause: 'not-proven', signInId: id }, request, reply, attempts);
       return leave(reply, 'not-proven');

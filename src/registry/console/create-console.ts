@@ -17,7 +17,10 @@ import { sessionCredentials } from './sessions.js';
 export interface MerchantApi {
   readonly liveUrl: string | null;
   readonly testUrl: string | null;
-  /** Path of a PEM file with the private CA on the machines of merchants; null: a public CA. */
+  /**
+   * Path of the CA file on the machines of merchants, for the example commands (`curl --cacert`) in the console. Null:
+   * the gateways' certificate is from a public CA.
+   */
   readonly caFile: string | null;
 }
 
@@ -25,7 +28,7 @@ export interface MerchantApi {
 export interface ConsoleSettings {
   /**
    * Returns the only origin of the console, such as `https://console.example.com`. Call this only after the console has
-   * begun to listen, because the default contains the port.
+   * begun to listen, because the default origin contains the actual port.
    */
   readonly origin: () => string;
   /** The directory with `index.html` and `assets`. */
@@ -34,7 +37,7 @@ export interface ConsoleSettings {
   readonly merchantApi: () => MerchantApi;
   /** TLS of the listener, which the app closes when it stops; null for plain HTTP. */
   readonly tls: ServerTls | null;
-  /** Addresses and CIDRs of the proxies in front; null without proxies. */
+  /** Addresses and CIDRs of the reverse proxies in front of the console; null without proxies. */
   readonly behindProxy: readonly string[] | null;
 }
 
@@ -44,11 +47,11 @@ export interface ConsoleOptions extends ConsoleSettings {
   readonly attempts: Attempts;
   readonly context: RegistryContext;
   readonly authentication: Omit<AccessOptions, 'credentials'>;
-  /** The OpenID provider; null if none is configured. */
+  /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
   /** Called for each request that is refused because another site or another host name caused it. */
   readonly onRefused: OnRefused;
-  /** Adds the routes that the console shares with the admin API. */
+  /** Adds the routes that the console and the admin API have in common. */
   readonly addRoutes: (api: RestApp) => void;
 }
 
@@ -73,7 +76,7 @@ export function createConsole(options: ConsoleOptions): FastifyInstance {
   void app.register(
     (scope, _options, done) => {
       const api = serveJson(scope, admit);
-      // Without its own handler, unknown paths below the API would get the HTML page.
+      // Without a handler of its own, the API would return the HTML page for unknown paths.
       api.setNotFoundHandler(() => null);
       options.addRoutes(api);
       addEnterRoute(api, context, attempts);

@@ -15,9 +15,12 @@ import { type NewSession, newSecret, type Opening, openSession } from './session
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const linkMilliseconds = 10 * 60_000;
-/** How long the link of a merchant's member is valid, in milliseconds. The member gets it by mail. */
+/**
+ * How long the link of a merchant's member is valid, in milliseconds. The time is long, because the member gets the
+ * link by mail.
+ */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
-/** Maximum number of one administrator's links that can still be used. */
+/** Maximum number of unused and unexpired links of one administrator. */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
@@ -41,8 +44,8 @@ export function createLink(
 }
 
 /**
- * Creates a link that signs a member of a merchant in once. The route must have checked that the caller may change this
- * merchant's members.
+ * Creates a link that signs a member of a merchant in once. Before the call, the route must check that the caller is
+ * allowed to change this merchant's members.
  * @param id the id of the member
  * @throws Refusal
  */
@@ -103,10 +106,13 @@ function issueLink(
   });
 }
 
-/** Returns the administrator whom a link would sign in. @throws Refusal if the caller may not create that link */
+/**
+ * Returns the administrator whom a link would sign in.
+ * @throws Refusal if the caller is not allowed to create that link
+ */
 async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
-  // A link counts as a recent proof of identity. If a session could create one for itself, anybody at an open browser
-  // could renew that proof forever.
+  // A link counts as a recent proof of identity. If a session could create a link for itself, anybody at an open
+  // browser could renew that proof forever.
   if (id === caller.administratorId && caller.session !== null) {
     throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
   }
@@ -119,7 +125,7 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
 
 /**
  * Returns the id of the administrator with this name or id. Finds an administrator other than the caller only if the
- * caller may change administrators.
+ * caller is allowed to change administrators.
  */
 async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: string): Promise<string> {
   const found = await transaction
@@ -135,7 +141,10 @@ async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: strin
   return found.id;
 }
 
-/** Returns the id of the caller. The shared token belongs to no administrator; for it, returns the only owner. */
+/**
+ * Returns the id of the caller. The shared token belongs to no administrator, so with this token, returns the only
+ * owner.
+ */
 async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
   if (administratorId !== null) return administratorId;
   const [first, ...others] = await activeOwners(transaction);
@@ -172,7 +181,7 @@ function textOf(list: readonly string[] | null): string | null {
   return list === null ? null : JSON.stringify(list);
 }
 
-/** The secret of the session that a link opened, or the cause why it opened none. */
+/** The secret of the session that a link opened, or the reason why it opened no session. */
 export type Entered =
   | { readonly secret: string; readonly name: string }
   | { readonly cause: 'unknown-link' | 'used-link' | 'expired-link' | 'disabled' };

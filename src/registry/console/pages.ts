@@ -9,15 +9,16 @@ const assetName = /^\/?[\w-]+(?:\.[\w-]+)+$/;
 const noPage = ['/console/api/', assets];
 
 /**
- * Adds the page of the console and its assets. Browsers may cache an asset forever, because its name contains a hash of
- * its contents. All paths below `/console/` get one page, whose script reads the path.
+ * Adds the page of the console and its assets. Browsers are allowed to cache an asset forever, because its name
+ * contains a hash of its contents. All paths below `/console/` get one page, whose script reads the path.
  * @param directory the directory with `index.html` and `assets`
  */
 export function addPages(app: FastifyInstance, directory: string): void {
   const shared = { preCompressed: true, cacheControl: false, index: false } as const;
   void app.register(fastifyStatic, {
     ...{ ...shared, root: path.join(directory, 'assets'), prefix: assets },
-    // Rejects encoded dots, on which the plugin fails: each request would be a 500 and a line in the log.
+    // Rejects encoded dots, on which the plugin fails: each such request would cause a response with 500 and a line in
+    // the log.
     allowedPath: (at) => assetName.test(at),
     // Version 9 of the plugin passes the response object of Node, not of Fastify.
     setHeaders: (response) => {

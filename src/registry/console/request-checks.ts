@@ -16,7 +16,10 @@ const policy = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Headers of all responses. They limit what a page may load, who may embed it, and what it reveals to other sites. */
+/**
+ * Headers of all responses. They limit what a page can load, which sites can embed it, and what it reveals to other
+ * sites.
+ */
 const headers = {
   'content-security-policy': policy,
   'x-content-type-options': 'nosniff',
@@ -33,13 +36,13 @@ export function addSecurityHeaders(app: FastifyInstance): void {
   });
 }
 
-/** The methods that change nothing. */
+/** The HTTP methods that change nothing. */
 const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 /**
- * Returns a refusal if a request to the console's API was not sent by a page of the console; otherwise null. The cookie
- * does not show this: browsers also send a Strict cookie with requests from another port of the host. Pages cannot
- * change `origin` and `sec-fetch-site`.
+ * Returns a refusal if a request to the console's API was not sent by a page of the console; otherwise null. The
+ * session cookie does not show where the request came from: browsers also send a Strict cookie with requests from
+ * another port of the host. Pages cannot change `origin` and `sec-fetch-site`.
  */
 function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
   const { 'sec-fetch-site': site = 'same-origin' } = others;
@@ -49,7 +52,7 @@ function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequ
   return new Refusal(403, message, [], 'foreign_origin');
 }
 
-/** Called for each refused request. */
+/** A function that is called for each refused request. */
 export type OnRefused = (request: FastifyRequest, refusal: Refusal) => void;
 
 /** Rejects a request with 421 if its Host is not the host of the console. This prevents DNS rebinding. */

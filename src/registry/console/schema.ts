@@ -13,7 +13,7 @@ export const newLinkBody = Type.Object({
   ),
 });
 
-/** A one-time link. Only this response contains it. */
+/** A one-time link to the console. Only the response to its creation contains it. */
 export const linkSchema = Type.Object({
   url: Type.String(),
   expiresAt: moment,

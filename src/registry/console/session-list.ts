@@ -42,7 +42,7 @@ export async function listSessions(
   return { items: rows.map((row) => toSession(row, caller)), totalRecords: total };
 }
 
-/** Ends a session of the caller, or any session if the caller may change administrators. @throws Refusal */
+/** Ends a session of the caller, or any session if the caller is allowed to change administrators. @throws Refusal */
 export function endSession(
   context: Pick<RegistryContext, 'database' | 'clock'>,
   author: Author,

@@ -19,12 +19,12 @@ export const idleMilliseconds = 30 * minute;
 /** How long a session lasts at most, in milliseconds. */
 const longestMilliseconds = 8 * 60 * minute;
 /**
- * How long a sign-in counts as a recent proof of identity. With a one-time link it counts longer, because people first
+ * How long a sign-in counts as a recent proof of identity. A sign-in with a one-time link counts longer, because people
  * set the console up after it.
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** How long an ended session stays stored. During this time, a use of its cookie is recognised. */
+/** How long an ended session stays stored. During this time, the registry recognises its cookie. */
 const keptMilliseconds = 24 * 60 * minute;
 const secretBytes = 32;
 const longestBrowser = 200;
@@ -41,8 +41,8 @@ export function newSecret(random: RegistryContext['random']): string {
 }
 
 /**
- * The client that opens a session. `replaces` is the browser's previous session, which the new one ends; null if there
- * is none.
+ * The client that opens a session. `replaces` is the id of the browser's previous session, which the new session ends;
+ * null if there is no previous session.
  */
 export interface Opening {
   readonly source: string;
@@ -61,8 +61,8 @@ export async function sessionIdOf(
 }
 
 /**
- * Stores a new session, in a transaction. Never reuses the browser's session: an attacker may have put that session's
- * cookie into the browser before the sign-in.
+ * Stores a new session. Call this in a transaction. Never reuses the browser's session: an attacker might have put that
+ * session's cookie into the browser before the sign-in.
  * @returns the secret, which only the cookie contains, and the id
  */
 export async function openSession(
@@ -127,7 +127,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
   };
 }
 
-/** A session, with those columns of its administrator and of its token that determine whether the session is valid. */
+/** A session, with the columns of its administrator and its token that determine whether the session is valid. */
 interface Stored extends Row {
   readonly owner_name: string;
   readonly status: string;
@@ -187,8 +187,8 @@ function rejected(
 
 /**
  * Stores that a person uses a session, at most once a minute. The caller skips this for requests that a page sends by
- * itself (`x-unattended`), so these do not keep the session alive. A failed write is ignored: during a failover the
- * database may be read-only.
+ * itself (`x-unattended`), so that such requests do not keep the session alive. A failed write is ignored, because the
+ * database could be read-only during a failover.
  */
 async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {
   if (session === null || session.idleEndsAt - idleMilliseconds > now - betweenNotesMilliseconds) return;

@@ -12,11 +12,12 @@ export interface ConsoleStart {
     readonly host: string;
     /** Port; 0 selects any free port. */
     readonly port: number;
-    /** PEM files of the certificate and its private key; null: plain HTTP. */
+    /** PEM file of the certificate; null: plain HTTP. */
     readonly certFile: string | null;
+    /** PEM file of the certificate's private key; null: plain HTTP. */
     readonly keyFile: string | null;
   };
-  /** The origin by which browsers address the console; null: the address of the listener. */
+  /** The origin of the console in browsers' URLs; null: the scheme, address and port of the listener. */
   readonly origin: string | null;
   /**
    * Returns the addresses at which merchants reach the gateways. It is a function, because the command `dev` knows them
@@ -29,8 +30,8 @@ export interface ConsoleStart {
 const directory = fileURLToPath(new URL('../../console', import.meta.url));
 
 /**
- * The settings of a console that does not listen yet. If no origin is configured, `listenConsole` sets it when the port
- * is known.
+ * The settings of a console that does not listen yet. If no origin is configured, `listenConsole` sets the origin when
+ * the port is known.
  */
 interface OpenedConsole extends ConsoleSettings {
   readonly setOrigin: (origin: string) => void;

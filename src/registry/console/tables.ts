@@ -6,9 +6,12 @@ interface Grant {
   administrator_id: string;
   /** The roles to which the session is limited, as a JSON list; null: all roles of the administrator. */
   roles: string | null;
-  /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null for all. */
+  /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null: all addresses. */
   sources: string | null;
-  /** The other administrator who created the link, and so may know it; null if no other administrator did. */
+  /**
+   * The other administrator who created the link, and so could know it. Null if no other administrator created the
+   * link.
+   */
   issued_by: string | null;
   /**
    * The token with which the link was created. The session ends when that token expires or is revoked. Null if the link
@@ -22,7 +25,7 @@ interface Grant {
 /** A session of a browser. */
 export interface ConsoleSessionRow extends Grant {
   last_seen_at: number;
-  /** When the person last signed in at the provider or with a link; null if the provider did not say. */
+  /** When the person last signed in at the provider or with a link; null if the provider did not state the time. */
   proven_at: number | null;
   proven_by: 'link' | 'oidc';
   /** IP address from which the person signed in. */
@@ -32,19 +35,22 @@ export interface ConsoleSessionRow extends Grant {
   ended_at: number | null;
 }
 
-/** A link that signs its administrator in once. */
+/** A one-time link that signs its administrator in. */
 interface ConsoleLinkRow extends Grant {
   used_at: number | null;
 }
 
-/** A sign-in that waits for the OpenID provider. */
+/** A sign-in of a person who was sent to the OpenID provider and has not returned. */
 interface ConsoleSignInRow {
   id: string;
   /** SHA-256 of the cookie's secret, in hex. */
   digest: string;
-  /** The state, the nonce, the code verifier and the page to return to, encrypted. */
+  /** The OpenID state, nonce and code verifier, and the page to which the browser goes after the sign-in, encrypted. */
   sealed: string;
-  /** The session whose person has to sign in again; null if the sign-in opens a new session. */
+  /**
+   * The browser's session when the sign-in began, which the new session will replace; null if the browser had no
+   * session.
+   */
   session_id: string | null;
   source: string;
   created_at: number;

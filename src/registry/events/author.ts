@@ -2,7 +2,7 @@
 export interface Author {
   /** Name of the administrator; `registry` for changes that the registry makes itself. */
   readonly actor: string;
-  /** Null for the shared token (`bootstrap`) and for the registry itself. */
+  /** The id of the administrator; null for the shared token (`bootstrap`) and for the registry itself. */
   readonly administratorId: string | null;
   /** The credential that proved the identity: `bootstrap`, `token:ID`, `session:ID` or `registry`. */
   readonly proof: string;

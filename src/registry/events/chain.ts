@@ -9,11 +9,12 @@ type EventRow = Selectable<RegistryTables['events']>;
 type NewEventRow = Omit<EventRow, 'seq'>;
 
 /**
- * Stores events and appends them to the hash chain of the trail. Call this in the transaction of the change.
+ * Stores events and appends them to the hash chain of the audit trail. Call this in the transaction of the change.
  * @returns the sequence number of the last event
  */
 export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<number> {
-  // Locks the row, so that writers append one after another. Otherwise two events could get one position in the chain.
+  // Locks the row with the end of the chain, so that writers append one after another. Otherwise two events could get
+  // one position in the chain.
   const tail = await transaction
     .updateTable('event_tail')
     .set((it) => ({ position: it('position', '+', events.length) }))
@@ -53,11 +54,11 @@ export interface ChainState {
    * was pruned.
    */
   readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
-  /** Number of stored events that should be in the chain but are not, and the lowest sequence number of them. */
+  /** Number of stored events that should be in the chain but are not, and their lowest sequence number. */
   readonly unchained: { readonly count: number; readonly firstSeq: number | null };
   /** Number of events that earlier releases stored, before the chain existed. */
   readonly former: number;
-  /** The end of the chain, signed now; null without a signing key. */
+  /** The end of the chain with a new signature; null without a signing key. */
   readonly note: string | null;
 }
 
@@ -66,8 +67,8 @@ export async function chainState(database: RegistryDatabase, signer: NoteSigner 
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
   // Events without a position are legitimate only if an earlier release stored them: they precede the chain, have no
-  // `proof`, and have a sequence number of at least 1. `unchained_seq` alone proves nothing, because a user of the
-  // database can change it.
+  // `proof`, and have a sequence number of at least 1. The stored number of the last such event (`unchained_seq`)
+  // proves nothing, because a user of the database can change it.
   const firstChained = await database
     .selectFrom('event_chain')
     .select((it) => it.fn.min<number | null>('seq').as('seq'))
@@ -94,7 +95,10 @@ export async function chainState(database: RegistryDatabase, signer: NoteSigner 
   };
 }
 
-/** One page of the chain in the order of the positions, and the stored checkpoints in its range. */
+/**
+ * One page of the hash chain of events, in the order of positions, and the checkpoints (signatures) for positions on
+ * this page.
+ */
 export interface ChainPage {
   readonly events: readonly ChainedEvent[];
   readonly checkpoints: readonly { readonly position: number; readonly signedAt: number; readonly note: string }[];
@@ -104,7 +108,7 @@ export interface ChainPage {
 
 const pageLength = 500;
 
-/** Reads one page of the chain after a position. */
+/** Reads the page of the hash chain of events that begins after a position. */
 export async function readChain(database: RegistryDatabase, after: number): Promise<ChainPage> {
   const rows = await database
     .selectFrom('event_chain as link')
@@ -135,8 +139,8 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
 
 /**
  * Deletes old events and their positions in the chain. Stores the hash at the last deleted position and a signature of
- * it, with which the rest of the chain can be verified. An event before that position that is kept can no longer be
- * verified.
+ * it, with which the rest of the chain can be verified. An event that is kept although it is before that position can
+ * no longer be verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,
@@ -156,7 +160,8 @@ export async function pruneEvents(
     const end = last ?? { position: 0, hash: '' };
     const note = last === undefined || signer === null ? null : signChainHead(last, signer, 'events/pruned');
     if (isPostgres(database)) {
-      // Runs as the owner of the tables, because the registry's database user may have no right to delete events.
+      // Runs as the owner of the tables, because the registry's own database user need not have the right to delete
+      // events.
       await sql`select prune_events(${seqs}::bigint[], ${end.position}, ${end.hash}, ${now}, ${note})`.execute(
         transaction,
       );
@@ -175,8 +180,8 @@ export async function pruneEvents(
 }
 
 /**
- * Signs the end of the chain and stores the signature, unless it is stored already.
- * @returns the note; null if nothing was added since the last one
+ * Signs the end of the hash chain of events and stores the signature, unless a signature of this end is stored already.
+ * @returns the signature with the signed text; null if no event was added since the last signature
  */
 export async function storeCheckpoint(
   database: RegistryDatabase,

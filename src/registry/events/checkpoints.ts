@@ -15,9 +15,9 @@ export interface EventCheckpointsOptions {
 const everyMilliseconds = 60_000;
 
 /**
- * Signs the end of the event chain once a minute if there are new events, and logs the signature. Without the key, an
- * attacker with write access to the database cannot forge a signature. The log keeps a copy that this attacker cannot
- * delete.
+ * Once a minute, signs the end of the hash chain of events if there are new events, and logs the signature. Without the
+ * key, an attacker with write access to the database cannot forge a signature. The log keeps a copy that this attacker
+ * cannot delete.
  */
 export class EventCheckpoints {
   readonly #options: EventCheckpointsOptions;
@@ -30,7 +30,7 @@ export class EventCheckpoints {
     this.#options = options;
   }
 
-  /** Signs once a minute until `stop()`. */
+  /** Signs the end of the chain once a minute until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
@@ -48,7 +48,7 @@ export class EventCheckpoints {
     await this.sign();
   }
 
-  /** Signs the end of the chain, if it is not signed already. */
+  /** Signs the end of the hash chain of events, if it is not signed already. */
   async sign(): Promise<void> {
     const { database, signer, clock, logger } = this.#options;
     try {
@@ -56,7 +56,7 @@ export class EventCheckpoints {
       if (note !== null) logger?.info({ checkpoint: note }, 'signed the newest event of the event chain');
       this.#hasFailed = false;
     } catch (error) {
-      // Logs only the first failure of an outage, which would otherwise fill the log each minute.
+      // Logs only the first failure of an outage. Otherwise an outage would add a line to the log each minute.
       if (!this.#hasFailed) logger?.warn({ err: error }, 'the event chain could not be signed; retrying');
       this.#hasFailed = true;
     }

@@ -10,7 +10,10 @@ import { type EventFilter, eventFilterOf, eventsMatching, type GivenFilter } fro
 import { recordEvents, toEvent } from './repository.js';
 import { type EventExportPage, exportedSchema } from './schema.js';
 
-/** Rows per query. They limit the memory: the two states (`before` and `after`) in one row can have 600 KiB. */
+/**
+ * Rows per query. The number is low to limit the memory: the two states (`before` and `after`) in one row can have 600
+ * KiB.
+ */
 const readAtOnce = 100;
 
 /**
@@ -27,7 +30,8 @@ export async function beginExport(
   // Rejects an invalid filter before the export's event is stored.
   eventFilterOf(given);
   const seq = await database.transaction().execute(async (transaction) => {
-    // Locks the revision, because a registry of the previous release locks nothing else when it stores an event.
+    // Locks the row of the revision (number of the newest change). A registry of the previous release locks only this
+    // row when it stores an event.
     const revision = await lockRevision(transaction);
     const event = { action: 'events.exported', merchantId: '', keyId: null, before: null } as const;
     const events = [{ ...event, after: { filter: given, after } }];
@@ -37,8 +41,8 @@ export async function beginExport(
 }
 
 /**
- * Reads one page of an export, oldest first. Only its creator may read it. The filter is the one in the event of the
- * export, so the audit trail shows exactly which events were exported.
+ * Reads one page of an export, oldest first. Only the caller who began the export is allowed to read it. The filter is
+ * the one in the event of the export, so the audit trail shows exactly which events were exported.
  * @param after the sequence number before the page; default: the beginning
  * @throws Refusal 404 for an unknown export
  */
@@ -65,7 +69,7 @@ async function rangeOf(database: RegistryDatabase, id: string, { administratorId
   const isOwn = row?.administrator_id === administratorId && row.actor === name;
   if (!isOwn || row.action !== 'events.exported') throw Refusal.notFound('Export');
   const exported: unknown = JSON.parse(row.after ?? 'null');
-  // A registry of a later release may have begun the export with a filter that this one does not know.
+  // A registry of a later release might have begun the export with a filter that this one does not know.
   if (!Check(exportedSchema, exported)) throw Refusal.notFound('Export');
   return { filter: eventFilterOf(exported.filter), from: exported.after, through: row.seq };
 }

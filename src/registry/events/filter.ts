@@ -6,7 +6,7 @@ import type { Static, TObject } from '../../typebox/typebox.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { eventFilters } from './schema.js';
 
-/** Filter of events. An event must match each given field exactly. */
+/** A filter of events. An event must match every given field. */
 export interface EventFilter {
   readonly seq?: number | undefined;
   readonly merchantId?: string | undefined;
@@ -16,16 +16,19 @@ export interface EventFilter {
   readonly administratorId?: string | undefined;
   readonly proof?: string | undefined;
   readonly claimed?: string | undefined;
-  /** In the canonical form of an IP address. */
+  /** The IP address of the client, in canonical form. */
   readonly source?: string | undefined;
   readonly requestId?: string | undefined;
   readonly reason?: string | undefined;
   readonly revision?: number | undefined;
   /** Earliest time of the events, inclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
-  /** Latest time of the events, exclusive. */
+  /** Latest time of the events, exclusive, in milliseconds since 1970. */
   readonly until?: number | undefined;
-  /** Limits a member of a merchant to events of that merchant; null: no limit. */
+  /**
+   * If the caller is a member of a merchant: the id of this merchant, to whose events the list is limited. Null: no
+   * limit.
+   */
   readonly memberOf?: string | null;
 }
 
@@ -34,7 +37,7 @@ export type GivenFilter = Static<TObject<typeof eventFilters>>;
 
 /**
  * Parses and checks the filter fields of a query.
- * @throws Refusal 422 for a time or an address that does not exist, and for a range without events
+ * @throws Refusal 422 for a malformed time or address, and if `until` is not later than `since`
  */
 export function eventFilterOf({ seq, revision, since, until, source, ...given }: GivenFilter): EventFilter {
   const problems: Problem[] = [];
@@ -66,9 +69,9 @@ const columns = {
 };
 
 /**
- * Selects the events that match a filter. The merchant, the key, the request and the sequence number have an index. A
- * query without one of them scans the table, which takes at most a second for 1,000,000 events. A further index would
- * slow down each insert.
+ * Selects the events that match a filter. The columns of the merchant, the key, the request and the sequence number
+ * have an index. A query that filters by no such column scans the table, which takes at most a second for 1,000,000
+ * events. A further index would slow down each insert.
  */
 export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
   let wanted = database.selectFrom(
@@ -89,8 +92,8 @@ function everything(database: RegistryDatabase) {
 
 /**
  * Returns the events about a key, including the import that created it. An import stores one event for many keys, so
- * that event is found by its revision. A union lets each query use an index; with `or`, the database would scan the
- * table.
+ * this event is found by its revision (number of the change). A union lets each query use an index; with `or`, the
+ * database would scan the table.
  */
 function eventsAbout(database: RegistryDatabase, keyId: string) {
   const key = database.selectFrom('api_keys').where('key_id', '=', keyId);

@@ -15,8 +15,8 @@ export interface OldEventsOptions {
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
   /**
-   * After a deletion, signs the hash of the last deleted event, with which the rest of the chain begins. Default: that
-   * hash is not signed.
+   * Signs the hash of the last deleted event, so that the rest of the chain, which begins with this hash, can be
+   * verified. Default: the hash is not signed.
    */
   readonly signer?: NoteSigner | null | undefined;
   readonly logger?: Logger | undefined;
@@ -34,7 +34,7 @@ export class OldEvents {
   readonly #options: OldEventsOptions;
   readonly #passed: PassedTime;
   readonly #task: RetentionTask;
-  /** Sequence number of the last event that the current pass over the table has checked. */
+  /** Sequence number of the last event that the current round, which checks all events, has checked. */
   #seen = 0;
   #deleted = 0;
 
@@ -46,19 +46,19 @@ export class OldEvents {
     this.#task = new RetentionTask({ timers, logger, what: 'events', forget, onFailure: () => this.#endRound() });
   }
 
-  /** Starts after a pause and runs until `stop()`. */
+  /** Starts the deletions after a pause. They continue until `stop()`. */
   start(): void {
     this.#task.start();
   }
 
-  /** Stops after the current batch. */
+  /** Stops the deletions after the current batch. */
   stop(): Promise<void> {
     return this.#task.stop();
   }
 
   /**
    * Checks one batch of events, oldest first, and deletes the old ones.
-   * @returns whether there may be more to delete
+   * @returns whether there could be more to delete
    */
   async forget(): Promise<boolean> {
     const { database, days, clock, projection, signer = null, logger } = this.#options;

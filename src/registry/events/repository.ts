@@ -11,7 +11,7 @@ import type { Action, RegistryEvent } from './schema.js';
 /** An event to store. `before` and `after` are objects as the admin API shows them, without secrets. */
 export interface NewEvent {
   readonly action: Action;
-  /** Empty if the event concerns no known merchant. */
+  /** The id of the merchant; empty if the event concerns no known merchant. */
   readonly merchantId: string;
   readonly keyId: string | null;
   readonly before: object | null;
@@ -67,13 +67,13 @@ export async function beforeFirstReset(
   return objectIn(first?.before ?? null);
 }
 
-/** Returns the event that was stored last; null if there are no events. */
+/** Returns the time of the event that was stored last; null if there are no events. */
 export async function newestEvent(database: RegistryDatabase): Promise<{ readonly at: number } | null> {
   const newest = database.selectFrom('events').select('at').orderBy('seq', 'desc').limit(1);
   return (await newest.executeTakeFirst()) ?? null;
 }
 
-/** Maximum number of events in a batch. A larger batch would delay changes. */
+/** Maximum number of events in one batch of deletions. A larger batch would delay changes. */
 const batch = 500;
 
 /** The result of one batch of deletions. */
@@ -81,7 +81,7 @@ export interface DeletedEvents {
   /** Sequence number of the last checked event. */
   readonly seen: number;
   readonly forgotten: number;
-  /** Whether no further old events follow. */
+  /** Whether the deletion is complete, because no further old events follow. */
   readonly isEnd: boolean;
 }
 
@@ -97,8 +97,8 @@ interface Deletion {
  * Deletes one batch of events up to the time `until`. Stops at the first newer event, because all later ones are newer
  * too. An event dated in the future has a wrong time, so it does not stop the deletion.
  *
- * Keeps the newest event: if a backup is restored, its time shows since when changes may be missing. Keeps the reset
- * events of a key that may be reset again.
+ * Keeps the newest event. If a backup is restored, the time of this event shows from when on changes could be missing.
+ * Also keeps the reset events of a key that can be reset again: a reset needs the key's state before the first one.
  */
 export async function deleteEvents(
   database: RegistryDatabase,
@@ -129,7 +129,7 @@ export async function deleteEvents(
                 .whereRef('api_keys.key_id', '=', 'events.key_id')
                 .where('api_keys.expires_at', '>', until),
             ),
-            // A key that was deactivated after a restore may be reactivated and reset again, so its reset events are
+            // A key that was deactivated after a restore can be reactivated and reset again, so its reset events are
             // kept too.
             it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
           ]),

@@ -20,7 +20,7 @@ const exportAccess: Access = { permission: 'events:export' };
 
 /**
  * Adds the routes of the audit trail: its events, their export, and the hash chain that reveals changed events.
- * @param signer signs the end of the chain; null: it is not signed
+ * @param signer signs the end of the chain; null: the end is not signed
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {
   return (app, context) => {

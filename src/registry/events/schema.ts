@@ -39,7 +39,7 @@ export const eventSchema = Type.Object({
   before: snapshot,
   after: snapshot,
   revision: Type.Integer(),
-  // Optional, because the previous release does not send the following fields.
+  // The following fields are optional, because a registry of the previous release does not send them.
   administratorId: optionalText,
   proof: optionalText,
   claimed: optionalText,
@@ -63,8 +63,8 @@ const moment = Type.Optional(
 );
 
 /**
- * The filter fields of events: one for each field except `before` and `after`. An event must match each field that the
- * query contains.
+ * The filter fields of events: one for each field of an event except `before` and `after`. An event must match each
+ * field that the query contains.
  */
 export const eventFilters = {
   seq: number('a whole number: the sequence number of an event'),
@@ -100,7 +100,10 @@ export const exportsQuery = Type.Object({ ...eventFilters, after: afterSeq });
 /** The query of `GET /events/exports/:id`. */
 export const exportQuery = Type.Object({ after: afterSeq });
 
-/** `after` in the event of an export: the export's filter, and the sequence number before its first event. */
+/**
+ * The content of `after` in an event about an export: the filter of the export, and the sequence number before its
+ * first event.
+ */
 export const exportedSchema = Type.Object({
   filter: Type.Object(eventFilters, { additionalProperties: false }),
   after: Type.Integer({ minimum: 0 }),
@@ -115,7 +118,10 @@ export const begunExportSchema = Type.Object({
 
 /** The response of `GET /events/exports/:id`. */
 export const eventExportPageSchema = Type.Object({
-  /** Oldest first. `hash` is the event's hash in the chain; null for an event that is not in the chain. */
+  /**
+   * The events of the page, oldest first. `hash` is the event's hash in the chain; null for an event that is not in the
+   * chain.
+   */
   events: Type.Array(Type.Object({ ...eventSchema.properties, hash: Type.Union([Type.Null(), Type.String()]) })),
   /** The sequence number after which the next page begins; null after the last page. */
   next: Type.Union([Type.Null(), Type.Integer({ minimum: 0 })]),
@@ -132,7 +138,7 @@ export const servicesEventsBody = Type.Object({
   }),
 });
 
-/** The response of `POST /events/services`: the number of events that were not stored before. */
+/** The response of `POST /events/services`. `appended` is the number of events that were not stored before. */
 export const appendedSchema = Type.Object({ appended: Type.Integer({ minimum: 0 }) });
 
 const count = Type.Integer({ minimum: 0 });
@@ -144,7 +150,7 @@ export const chainStateSchema = Type.Object({
   pruned: Type.Object({
     ...{ position: count, hash: Type.String(), at: Type.Union([Type.Null(), count]), note: textOrNull },
   }),
-  // `firstSeq` has no minimum: an attacker may have inserted an event by SQL, with a sequence number below 1.
+  // `firstSeq` has no minimum: an attacker could insert an event by SQL, with a sequence number below 1.
   unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), Type.Integer()]) }),
   former: count,
   note: textOrNull,

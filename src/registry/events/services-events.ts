@@ -5,9 +5,9 @@ import type { Author } from './author.js';
 import type { NewEvent } from './repository.js';
 
 /**
- * Stores events that the services recorded about operators, each id once. The author is the operator whom the services
- * authenticated. `after` also contains the administrator who sent the event (`reportedBy`) and the time at which the
- * services stored it (`at`).
+ * Stores events that the backing services (wallets, payouts and others) recorded about operators. Stores each event id
+ * only once. The author is the operator whom the services authenticated. `after` also contains the administrator who
+ * sent the event (`reportedBy`) and the time at which the services stored it (`at`).
  * @returns the number of events that were not stored before
  */
 export function appendServicesEvents(

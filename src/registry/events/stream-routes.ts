@@ -12,18 +12,18 @@ const pollMilliseconds = 500;
  * Interval at which each open stream gets a keep-alive comment, and at which its caller's credential is checked again.
  */
 const checkMilliseconds = 15_000;
-/** Most events that one poll reads. Further ones follow with the next poll. */
+/** Maximum number of events that one poll of the database reads. Further events follow with the next poll. */
 const mostEvents = 500;
 const mostStreams = 500;
 const mostStreamsOfCaller = 20;
 /**
- * If a client reads so slowly that more bytes are buffered, it is disconnected. It misses no change, because it reads
- * all records again after it has reconnected.
+ * Maximum number of bytes that are buffered for a client. A client that reads too slowly for this limit is
+ * disconnected. It misses no change, because it reads all records again after it has reconnected.
  */
 const mostBufferedBytes = 256 * 1024;
 /**
- * Events after which a caller may have lost its rights. After such an event, the credentials of all streams are checked
- * at once.
+ * Kinds of events after which a caller might have lost its rights. After such an event, the credentials of all streams
+ * are checked at once.
  */
 const endings: ReadonlySet<string> = new Set(['sign-in.ended', 'administrator.changed', 'token.revoked']);
 
@@ -39,7 +39,7 @@ interface Change {
 interface OpenStream {
   readonly out: PassThrough;
   readonly caller: string;
-  /** The only merchant whose changes the reader may see; null for all. */
+  /** The only merchant whose changes the caller is allowed to see; null: the changes of all merchants. */
   readonly merchantId: string | null;
   readonly isStillAllowed: () => Promise<boolean>;
 }
@@ -52,13 +52,14 @@ interface StreamOptions {
 }
 
 /**
- * Adds the route of server-sent events that say which records changed, so that a page reads them again. An event
- * contains ids and the kind of change, never a record. One poll of the database serves all streams of this process.
+ * Adds the route of server-sent events that say which records changed, so that a page of the console reads those
+ * records again. An event contains ids and the kind of change, never a record. One poll of the database serves all
+ * streams of this process.
  */
 export function streamRoutes(options: StreamOptions): Routes {
   const streams = new Streams(options);
   return (app) => {
-    // Open streams would otherwise keep the app from closing.
+    // Closes the streams. Otherwise the app could not close while a stream is open.
     app.addHook('preClose', (done) => {
       streams.close();
       done();
@@ -162,8 +163,8 @@ class Streams {
   }
 
   /**
-   * Ends each stream whose caller may no longer read it. A check that fails, for example without the database, also
-   * ends the stream.
+   * Ends each stream whose caller is no longer allowed to read it. A check that fails, for example without the
+   * database, also ends the stream.
    */
   async #endRefused(): Promise<void> {
     await Promise.all(

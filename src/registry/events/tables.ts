@@ -22,9 +22,9 @@ interface EventRow {
   reason: Generated<string | null>;
 }
 
-/** The position of an event in the hash chain. Events of earlier releases have no row. */
+/** The position of an event in the hash chain. Events that earlier releases stored have no such row. */
 interface EventChainRow {
-  /** From 1, without gaps. */
+  /** The position of the event in the chain. Positions begin with 1 and have no gaps. */
   position: number;
   seq: number;
   /** SHA-256 over the hash at the previous position and the content of the event, in hex. */
@@ -32,8 +32,8 @@ interface EventChainRow {
 }
 
 /**
- * The single row with the end of the event chain, and the end of its deleted part. Each writer of events locks this
- * row, so that events are appended one after another.
+ * The single row with the end of the hash chain of events, and with the end of its deleted part. Each writer of events
+ * locks this row, so that events are appended one after another.
  */
 interface EventTailRow {
   id: 1;
@@ -51,7 +51,7 @@ interface EventTailRow {
   pruned_note: string | null;
 }
 
-/** A signed end of the chain of events. It proves which events existed at that time. */
+/** A signature over the end of the hash chain of events. It proves which events existed when it was signed. */
 interface EventCheckpointRow {
   position: number;
   signed_at: number;

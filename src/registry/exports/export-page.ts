@@ -7,27 +7,27 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { fillPage } from './fill-page.js';
 import type { ExportPage } from './schema.js';
 
-/** Filter of an export: one merchant, only the keys of one environment, or no restriction. */
+/** Filter of an export: one merchant, and keys of one environment. A missing field limits nothing. */
 export interface ExportFilter {
   readonly merchantId?: string | undefined;
   readonly environment?: Environment | undefined;
   /**
-   * Omits records that were created after this revision. Without this, an export could contain a new key but not its
-   * merchant, whose page was already read.
+   * Omits records that were created after this revision (number of a change). Without this, an export could contain a
+   * new key but not its merchant, because the page for that merchant was read before.
    */
   readonly until: number;
 }
 
 const firstKey = 'key:';
 /**
- * Rows per query. The number is lower for merchants, because the allowlists of one merchant can have 300 KiB; a key has
- * at most a tenth of that.
+ * Rows per query. The number is lower for merchants, because the allowlists of one merchant can have 300 KiB. A key has
+ * at most a tenth of that size.
  */
 const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
- * Reads the entries after a cursor: merchants before keys, each sorted by id. Because of this order, changes during an
- * export neither repeat nor skip an entry.
+ * Reads the entries after a cursor. Merchants come before keys, and merchants and keys are sorted by id. Because of
+ * this order, changes during an export neither repeat nor skip an entry.
  * @param after `next` of the previous page; default: the beginning
  */
 export async function readExportPage(

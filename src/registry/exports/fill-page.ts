@@ -1,7 +1,7 @@
 const mostEntries = 500;
 /**
- * Maximum page size in characters of JSON. Clients limit the size of responses, and building a large one blocks other
- * requests.
+ * Maximum page size in characters of JSON. Clients limit the size of responses, and a large response blocks other
+ * requests while it is built.
  */
 const mostCharacters = 4 * 1024 * 1024;
 
@@ -9,7 +9,7 @@ const mostCharacters = 4 * 1024 * 1024;
 interface PageSource<Row, Entry> {
   /** Rows per query. If a page gets too long, the next page reads some of the rows again. */
   readonly readAtOnce: number;
-  /** Reads rows, sorted by id. */
+  /** Reads at most `limit` rows whose ids sort after `after`, sorted by id. */
   readonly read: (after: string, limit: number) => Promise<readonly Row[]>;
   readonly idOf: (row: Row) => string;
   readonly entryOf: (row: Row) => Entry;

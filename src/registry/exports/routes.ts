@@ -7,14 +7,17 @@ import type { Routes } from '../routes.js';
 import { readExportPage } from './export-page.js';
 import { exportPageSchema, exportQuery } from './schema.js';
 
-/** If the next page of an export is read within this time after the previous page, no further event is stored. */
+/**
+ * Time within which a client has to read the next page of an export. After a longer pause, the next page counts as a
+ * new export, for which an event is stored.
+ */
 const pauseMilliseconds = 3_600_000;
 const mostExports = 1000;
 
 /** Adds the route that exports merchants and keys in the format of an import. Each export is stored as an event. */
 export const exportRoutes: Routes = (app, context) => {
   const { database, clock } = context;
-  /** When each export read its last page, by author and filter. */
+  /** For each export (an author and a filter), the time at which its last page was read. */
   const running = new LRUCache<string, number>({ max: mostExports });
   app.get(
     '/exports',
@@ -34,8 +37,8 @@ export const exportRoutes: Routes = (app, context) => {
       const name = JSON.stringify([author.administratorId, author.actor, filter.merchantId, filter.environment]);
       const now = clock.now();
       const readAt = running.get(name);
-      // Stores an event for each first page. Also stores one for a page of an export that this process does not know:
-      // the client may have begun in the middle, or at another replica.
+      // Stores an event for each first page. Also stores an event for a later page of an export that this process does
+      // not know: the client might have begun in the middle, or at another replica.
       if (after === undefined || readAt === undefined || now - readAt >= pauseMilliseconds) {
         const event = { action: 'records.exported', merchantId: filter.merchantId ?? '', keyId: null } as const;
         const exported = { environment: filter.environment ?? null, after: after ?? null };

@@ -22,8 +22,8 @@ export const exportPageSchema = Type.Object({
   /** Entries in the format of an import: merchants, then keys. */
   entries: Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema])),
   /**
-   * Revision of the newest change. Clients send the revision of the first page as `until` with the next pages, which
-   * then omit records that were created later.
+   * Revision (number) of the newest change. For the next pages, clients send the revision of the first page as `until`,
+   * so that these pages omit records that were created later.
    */
   revision: Type.Integer(),
   /** Cursor of the next page; null on the last page. */

@@ -5,12 +5,15 @@ import { type History, readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A gateway that is in the roster (the database's list of gateways), or that has an acknowledgement in the store. */
+/**
+ * A gateway that is in the roster (the database's list of gateways), or that has an acknowledgement (confirmation of
+ * changes) in the store.
+ */
 export interface KnownGateway {
   readonly instanceId: string;
   readonly host: string;
   readonly environment: Environment;
-  /** Null for a gateway of an earlier release, which does not report its version. */
+  /** The version of the gateway; null for a gateway of an earlier release, which does not report its version. */
   readonly version: string | null;
   /**
    * Start time of the gateway as ISO 8601. Null if the store has no acknowledgement (confirmation of changes) of this
@@ -18,27 +21,30 @@ export interface KnownGateway {
    */
   readonly startedAt: string | null;
   /**
-   * Revision of the newest change that the gateway has acknowledged since the store was last rewritten completely (in
-   * the current generation). Null if it has acknowledged no change since then.
+   * Revision (number) of the newest change that the gateway has acknowledged since the store was last rewritten
+   * completely (since the current generation began). Null if it has acknowledged no change since then.
    */
   readonly revision: number | null;
-  /** Whether the gateway is in the roster, the registry's list of gateways that may use cached records. */
+  /** Whether the gateway is in the roster, the registry's list of gateways that are allowed to use cached records. */
   readonly isEnrolled: boolean;
   /**
-   * Whether the gateway's acknowledgements name a generation (a complete rewrite of the store). A gateway of an earlier
-   * release names no generation, so its acknowledgements are ignored.
+   * Whether the gateway's acknowledgements (confirmations of changes) name a generation (a complete rewrite of the
+   * store). A gateway of an earlier release names no generation, so its acknowledgements are ignored.
    */
   readonly namesGeneration: boolean;
-  /** How long the gateway may still use cached records after its last heartbeat, in milliseconds. */
+  /** How long the gateway is allowed to use cached records after its last heartbeat, in milliseconds. */
   readonly lifetimeMilliseconds: number;
   readonly silentMilliseconds: number;
   readonly clockSkewMilliseconds: number | null;
 }
 
-/** All known gateways, and whether there may be unknown ones. */
+/** All known gateways, and whether there could be unknown ones. */
 export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
-  /** False while a gateway outside the roster (the database's list of gateways) may use records. */
+  /**
+   * False while a gateway outside the roster (the database's list of gateways) could use cached records, otherwise
+   * true.
+   */
   readonly isComplete: boolean;
   /** When `isComplete` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly completeAt: number | null;
@@ -52,9 +58,9 @@ export interface GatewaySources {
 }
 
 /**
- * Lists the gateways that may use cached records, and the newest change that each has acknowledged. Reads the database
- * first. A gateway that joins the roster (list of gateways) after that may be missing here, because it reads every
- * change that was published before it joined.
+ * Lists the gateways that could use cached records, and the newest change that each has acknowledged. Reads the
+ * database first. A gateway that joins the roster (list of gateways) after this read can be missing here without harm,
+ * because it reads every change that was published before it joined.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -91,9 +97,10 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. Removes the
- * acknowledgement of a gateway that has sealed one before: a forged one would make a revocation count as in force too
- * early. Removes the generation of an unsealed meta record if all records are sealed.
+ * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. Removes an
+ * unsealed acknowledgement of a gateway that has sealed one before: a forged acknowledgement would make a revocation
+ * count as in force too early. If all records are sealed, also removes the generation that an unsealed meta record (the
+ * store's description) names.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

@@ -29,7 +29,7 @@ export interface RosterOptions {
   readonly projection: Pick<Projection, 'lease' | 'settledIn' | 'isComplete'>;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** The maximum time for which a gateway may use cached records, plus one second, in milliseconds. */
+  /** The maximum time for which a gateway is allowed to use cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
   /** Called when a change has to be written to the store, or when the store has changed. */
   readonly onWork: () => void;
@@ -38,17 +38,17 @@ export interface RosterOptions {
 
 const everyMilliseconds = 250;
 /**
- * Maximum number of gateways that one update adds, and also the maximum that it removes. In practice, fewer start at
- * once.
+ * Maximum number of gateways that one update of the roster (list of gateways) adds, and also the maximum that it
+ * removes. In practice, fewer gateways start at once.
  */
 const mostAtOnce = 100;
 
 /**
- * Maintains the roster, the list of gateways that may use cached records. Stores and publishes a gateway's row before
- * it grants the gateway this permission. So the registry knows every such gateway, even if Redis loses data.
+ * Maintains the roster, the list of gateways that are allowed to use cached records. Stores and publishes a gateway's
+ * row before it grants the gateway this permission. So the registry knows every such gateway, even if Redis loses data.
  *
- * Deletes the row when the gateway has left, or when its cached records have expired since its last heartbeat. Only the
- * process that writes to the store does this.
+ * Deletes the row when the gateway has left, or has sent no heartbeat for so long that its cached records have expired.
+ * Only the process that writes to the store maintains the roster.
  */
 export class Roster {
   readonly #options: RosterOptions;
@@ -57,7 +57,7 @@ export class Roster {
   #cancelTimer: () => void = () => undefined;
   /**
    * For each gateway, the heartbeat number in the last grant (permission to use cached records). After a reconnect (new
-   * epoch), all grants are written again.
+   * epoch) to Redis, all grants are written again.
    */
   #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
 
@@ -65,7 +65,7 @@ export class Roster {
     this.#options = options;
   }
 
-  /** Updates the roster every 250 ms, until `stop()`. */
+  /** Updates the roster (the list of gateways) every 250 ms, until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
@@ -84,7 +84,10 @@ export class Roster {
     await this.#running;
   }
 
-  /** Adds new gateways, removes ended ones, and renews the grants (permissions to use cached records) of the others. */
+  /**
+   * Adds new gateways, removes ended gateways, and renews the grants (permissions to use cached records) of all other
+   * gateways.
+   */
   async update(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
@@ -97,12 +100,12 @@ export class Roster {
       onWork();
       return;
     }
-    // Renews the lease (the right to write to the store) after reading the acknowledgements. If this process is then
-    // paused and loses the lease, its late grants name old heartbeats. A permission counts from the start of the named
-    // heartbeat, so such a grant prolongs it little or not at all.
+    // Renews the lease (the right to write to the store) after reading the acknowledgements (confirmations) of
+    // gateways. If this process is then paused and loses the lease, its late grants name old heartbeats. A permission
+    // counts from the start of the named heartbeat, so such a grant prolongs it little or not at all.
     if (!(await projection.lease.take())) return;
-    // Reads the reports of inactive records before writing grants (permissions to use cached records), because a
-    // gateway deletes its report when it gets a grant.
+    // Reads gateways' reports of inactive records (whose status denies requests) before writing grants (permissions to
+    // use cached records), because a gateway deletes its report when it gets a grant.
     if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
     const over = rows.filter((row) => hasEnded(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
@@ -113,8 +116,9 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // Deletes the acknowledgements of ended gateways, except those of earlier releases. Such a gateway uses records
-    // without a grant (permission), so only its acknowledgement shows that it exists.
+    // Deletes the acknowledgements (confirmations) of ended gateways, except of gateways of an earlier release. A
+    // gateway of an earlier release uses records without a grant (permission), so only its acknowledgement shows that
+    // it exists.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -153,8 +157,9 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // The added gateways get a new revision, which is published. If an older backup is restored, the store then has a
-      // revision that the database lacks, so the registry detects the restore.
+      // The added gateways get a new revision (number of a change), which is published. If an older backup of the
+      // database is restored, the store has a revision that the database lacks. This shows the registry that a backup
+      // was restored.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))
@@ -208,8 +213,8 @@ function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGate
 }
 
 /**
- * Whether to add a gateway to the roster (the list of gateways). A gateway of an earlier release names no generation.
- * It is added too, because it uses records even without a grant (permission).
+ * Whether to add a gateway to the roster (the list of gateways). A gateway of an earlier release, which names no
+ * generation (id of a complete rewrite), is added too: it uses records even without a grant (permission).
  */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;

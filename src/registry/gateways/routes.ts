@@ -9,23 +9,23 @@ const gatewaySchema = Type.Object({
   instanceId: Type.String(),
   host: Type.String(),
   environment: Type.Enum(['live', 'test']),
-  /** Null for a gateway of an earlier release, which does not report its version. */
+  /** The version of the gateway; null for a gateway of an earlier release, which does not report its version. */
   version: Type.Union([Type.String(), Type.Null()]),
-  /** Null if the store has no acknowledgement (confirmation of changes) of this gateway. */
+  /** Start time of the gateway; null if the store has no acknowledgement (confirmation of changes) of this gateway. */
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
   /**
-   * Revision of the newest change that the gateway has acknowledged since the store was last rewritten completely (in
-   * the current generation). Null if it has acknowledged no change since then.
+   * Revision (number) of the newest change that the gateway has acknowledged since the store was last rewritten
+   * completely (since the current generation began). Null if it has acknowledged no change since then.
    */
   revision: Type.Union([Type.Integer(), Type.Null()]),
-  /** Whether the gateway is in the roster, the registry's list of gateways that may use cached records. */
+  /** Whether the gateway is in the roster, the registry's list of gateways that are allowed to use cached records. */
   enrolled: Type.Boolean(),
   /**
-   * Whether the gateway can confirm changes. A gateway of an earlier release cannot, so each change lists it as
-   * pending.
+   * Whether the gateway can confirm changes. A gateway of an earlier release cannot, so the response to each change
+   * lists it as pending (not yet confirmed).
    */
   confirms: Type.Boolean(),
-  /** How long the gateway may still use cached records after its last heartbeat, in seconds. */
+  /** How long the gateway is allowed to use cached records after its last heartbeat, in seconds. */
   lifetimeSeconds: Type.Number(),
   /** Time of the last heartbeat, according to the registry's clock. */
   lastSeenAt: Type.String({ format: 'date-time' }),
@@ -33,7 +33,7 @@ const gatewaySchema = Type.Object({
   clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
 });
 
-/** Adds the route that lists the gateways and the newest change that each of them has acknowledged. */
+/** Adds the route that lists the gateways, each with the newest change that it has acknowledged (confirmed). */
 export function gatewayRoutes(sources: GatewaySources): Routes {
   return (app, { clock }) => {
     const operation = {

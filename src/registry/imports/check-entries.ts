@@ -22,8 +22,9 @@ export interface CheckedEntries {
 }
 
 /**
- * Checks the entries of an import: each one alone, against earlier entries, and against the database.
- * @param expected ids of merchants from earlier batches, which may not be imported yet. Keys may refer to them
+ * Checks each entry of an import: by itself, against earlier entries, and against the database.
+ * @param expected ids of merchants in earlier batches, which perhaps are not imported yet. Keys are allowed to refer to
+ * these merchants
  */
 export async function checkEntries(
   { database, resources }: Pick<RegistryContext, 'database' | 'resources'>,
@@ -52,7 +53,9 @@ const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), by
 
 type Problem = Omit<EntryProblem, 'index'>;
 
-/** Sorts valid entries into entries to import and entries that exist already. Returns the problem of an invalid one. */
+/**
+ * Sorts valid entries into entries to import and entries that exist already. Returns the problem of an invalid entry.
+ */
 class Batch {
   readonly merchants: MerchantEntry[] = [];
   readonly keys: KeyEntry[] = [];
@@ -102,7 +105,7 @@ class Batch {
       return { path: 'merchantId', message };
     }
     // Accepts unknown resources in the permissions of a revoked key. Such a key permits nothing, and an older export
-    // may contain resources that no longer exist.
+    // can contain resources that no longer exist.
     const problem = entry.status === 'REVOKED' ? null : resourceProblem(entry.permissions, this.#resources);
     if (problem === null) this.keys.push(entry);
     return problem;

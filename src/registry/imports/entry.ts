@@ -31,7 +31,7 @@ export interface KeyEntry {
   /** Time of expiry in milliseconds since 1970; null if the key never expires. */
   readonly expiresAt: number | null;
   readonly label: string | null;
-  /** Null: the import generates an id. */
+  /** The id of the key; null: the import generates an id. */
   readonly keyId: string | null;
 }
 

@@ -13,16 +13,16 @@ import type { Counts } from './schema.js';
 export interface Imported {
   readonly created: Counts;
   readonly present: Counts;
-  /** Revision of the change; null if all entries were already present. */
+  /** Revision (number) of the change; null if all entries were already present. */
   readonly revision: number | null;
 }
 
 const mostProblems = 100;
 
 /**
- * Imports all entries in one change, or none if one is invalid. Skips entries that exist with the same content, so that
- * a client can repeat an import.
- * @throws Refusal with the problems
+ * Imports all entries in one change. If an entry is invalid, imports no entries. Skips entries that exist with the same
+ * content, so that a client can repeat an import.
+ * @throws Refusal with the problems of the entries
  */
 export function importEntries(
   context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange' | 'resources'>,
@@ -111,6 +111,6 @@ async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => 
 }
 
 function stamps({ revision, now }: Change) {
-  // `status_changed_at` is null (unknown), because the status may have been set earlier, in another system.
+  // `status_changed_at` is null (unknown), because the status might have been set earlier, in another system.
   return { created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: null };
 }

@@ -20,7 +20,7 @@ export const merchantEntrySchema = Type.Object({
   confirm: Type.Optional(merchantFields.confirm),
 });
 
-/** A key to import, identified by its hash. If `keyId` is missing, an id is generated. */
+/** A key to import, identified by its hash. If `keyId` is missing, the import generates an id. */
 export const keyEntrySchema = Type.Object({
   type: Type.Optional(Type.Literal('key', { description: 'key or merchant' })),
   lookupId: Type.String({
@@ -71,11 +71,11 @@ export const importBodies = {
 
 const counts = Type.Object({ merchants: Type.Integer(), keys: Type.Integer() });
 
-/** Result of a check. */
+/** The result of the check of an import. */
 export const checkedSchema = Type.Object({
   /** Number of entries that the import would create. */
   created: counts,
-  /** Number of entries that exist with the same content. */
+  /** Number of entries that exist already, with the same content. */
   present: counts,
   problems: Type.Array(
     Type.Object({
@@ -92,7 +92,7 @@ export const checkedSchema = Type.Object({
 export const importedSchema = Type.Object({
   created: counts,
   present: counts,
-  /** Revision of the change; null if all entries were already present. */
+  /** Revision (number) of the change; null if all entries were already present. */
   revision: Type.Union([Type.Null(), Type.Integer()]),
   /**
    * False if the change is in the database but not yet in the store from which gateways read. It will be written there
@@ -104,5 +104,5 @@ export const importedSchema = Type.Object({
 /** Number of merchants and of keys. */
 export type Counts = Static<typeof counts>;
 
-/** Result of a check. */
+/** The result of the check of an import. */
 export type Checked = Static<typeof checkedSchema>;

@@ -14,18 +14,20 @@ export interface RequestedRecordsOptions {
 }
 
 /**
- * Result of a step. `more`: further requests may be pending; `idle`: no requests are pending; `lost`: another process
+ * Result of a step. `more`: further requests could be pending; `idle`: no requests are pending; `lost`: another process
  * now writes to the store.
  */
 export type ReplyStep = 'more' | 'idle' | 'lost';
 
-/** Maximum number of requests in a batch. Changes are written between batches, so a larger batch would delay them. */
+/**
+ * Maximum number of requests in a batch. Changes are written between two batches, so a larger batch would delay them.
+ */
 const mostAtOnce = 500;
 
 /**
  * Handles requests of gateways for records that are missing in the store. If the database has the record, writes it and
- * its merchant to the store. Otherwise replies that it does not exist: a gateway rejects a key as invalid only after
- * such a reply.
+ * its merchant to the store. Otherwise replies that the record does not exist: a gateway rejects a key as invalid only
+ * after such a reply.
  */
 export class RequestedRecords {
   readonly #options: RequestedRecordsOptions;
@@ -35,16 +37,16 @@ export class RequestedRecords {
   }
 
   /**
-   * Replies to one batch of requests while the store is complete.
-   * @param restore writes the missing records as of a revision; returns false if another process now writes to the
-   * store
+   * Replies to one batch of requests. Call this while the store has all records.
+   * @param restore writes these records to the store, as they were at the given revision (number of a change); returns
+   * false if another process now writes to the store
    */
   async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;
     const asks = store.inbox?.take(mostAtOnce) ?? [];
     if (asks.length === 0) return 'idle';
-    // Reads the revision before the records: a change that is made between the two reads has a later revision and is
-    // written separately.
+    // Reads the revision (number of the newest change) before the records: a change that is made between the two reads
+    // has a later revision and is written separately.
     const { generation, revision } = await readHistory(database);
     const { present, entries } = await this.#find(asks);
     if (!(await restore(entries, revision))) return 'lost';
@@ -53,7 +55,7 @@ export class RequestedRecords {
   }
 
   /**
-   * Replies to one batch of requests while the store is being filled.
+   * Replies to one batch of requests. Call this while a rebuild writes all records to the store.
    * @returns false if another process now writes to the store
    */
   async replyWhileFilling(): Promise<boolean> {

@@ -9,39 +9,46 @@ export interface ContinuityOptions {
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
   /**
-   * Resolves after the time that connected gateways need to report the inactive records that they know. Default: at
-   * once.
+   * Resolves after the time that connected gateways need to report the inactive records (whose status denies requests)
+   * that they know. Default: resolves at once.
    */
   readonly untilReported?: () => Promise<void>;
 }
 
 /**
- * The generation (id of a complete rewrite of the store) and the revision in a gateway's message. They prove that a
- * change with this revision was made. If the database lacks this change, it was restored from a backup.
+ * The generation (id of a complete rewrite of the store) and the revision (number of a change) that a gateway's message
+ * names. The message proves that this change was made. If the database lacks it, the database was restored from a
+ * backup.
  */
 interface Claim {
   readonly generation?: string | undefined;
   readonly revision: number;
 }
 
-/** What may have been lost when the store differs from the state that the database has recorded. */
+/** What might have been lost when the store differs from the state that the database has recorded. */
 export interface Loss {
-  /** The highest revision that the store, a gateway or this process knows. */
+  /** The highest revision (number of a change) that the store, a gateway or this process knows. */
   readonly known: number;
-  /** Whether the database lacks changes that another source has, because it was restored from a backup. */
+  /**
+   * Whether the database certainly lacks changes. The store, a gateway or this process knows them, so the database was
+   * restored from a backup.
+   */
   readonly isBehind: boolean;
-  /** Whether the database may lack changes. */
+  /** Whether the database could lack changes. False if it certainly has all changes. */
   readonly isUnverified: boolean;
-  /** Whether every gateway that may use a record is in the roster (the list of gateways in the database). */
+  /** Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * How long after the rebuild no change counts as in force: meanwhile, a gateway outside the roster may use old
-   * records.
+   * How long no change counts as in force after the rebuild (rewrite of the store). During this time, a gateway that is
+   * missing in the roster (the database's list of gateways) could use old records.
    */
   readonly waitMilliseconds: number;
 }
 
-/** How long a replaced Redis server may still serve gateways that do not know of the failover, in milliseconds. */
+/**
+ * How long a Redis server that a failover has replaced could serve gateways that do not know of the failover, in
+ * milliseconds.
+ */
 const holdMilliseconds = 2_000;
 
 /** Compares the store with the state that the database has recorded for it, and finds out what was lost. */
@@ -50,8 +57,8 @@ export class Continuity {
   /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
   /**
-   * The generation whose rebuild this process has begun but not completed. Null if gateways may have been unknown when
-   * the rebuild began.
+   * The generation (complete rewrite of the store) whose rebuild this process has begun but not completed. Null if
+   * there is no such rebuild, or if a gateway might have been unknown when it began.
    */
   #accountedIn: string | null = null;
 
@@ -66,8 +73,9 @@ export class Continuity {
   }
 
   /**
-   * Remembers the start of a generation (complete rewrite of the store). If all gateways were known then, they are
-   * still known after a failed rebuild, because none can join the roster before a rebuild is complete.
+   * Remembers the start of a generation (complete rewrite of the store). If all gateways were known at that time, all
+   * gateways are known after a failed rebuild too, because no gateway can join the roster (list of gateways) before a
+   * rebuild is complete.
    */
   begun(generation: string, { isAccounted }: Loss): void {
     this.#accountedIn = isAccounted ? generation : null;
@@ -87,14 +95,14 @@ export class Continuity {
     return change !== null && change === (await changeOf(this.#options.database, history, revision));
   }
 
-  /** Finds out what was lost, if a store is not in its recorded state. */
+  /** Finds out which changes and records were lost. Call this if a store is not in its recorded state. */
   async assess(snapshot: StoreSnapshot, history: History): Promise<Loss> {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // A gateway that rejects this store sends no acknowledgement. Its report of inactive records is then the only sign
-    // of changes that the database lacks.
+    // A gateway that rejects this store sends no acknowledgement, which would name the newest change that it knows. Its
+    // report of inactive records (whose status denies requests) is the only sign of changes that the database lacks.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -115,8 +123,9 @@ export class Continuity {
     const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
-    // A gateway needs a grant (permission to use cached records) if the meta record names servers. A record of an
-    // earlier release names no servers. Unknown gateways may then work without a grant, so the wait is necessary.
+    // A gateway needs a grant (permission to use cached records) if the meta record (the store's description) names
+    // servers. A meta record of an earlier release names no servers. In that case, unknown gateways could work without
+    // a grant, so the wait is necessary.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
@@ -125,8 +134,8 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // If the store has the newest change that the database has published, the database lacks no change. This holds for
-    // a different Redis server too.
+    // If the store has the newest change that the database has published (announced to gateways), the database lacks no
+    // change. This is also true if the Redis server is a different one.
     const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
@@ -136,7 +145,7 @@ export class Continuity {
 
   /**
    * Whether the store or a gateway knows a generation (complete rewrite of the store) or a change that this database
-   * never had. It then lacks changes.
+   * never had. If so, the database lacks changes.
    */
   async #knowsForeignHistory(
     snapshot: StoreSnapshot,
@@ -164,14 +173,14 @@ const howToReplace =
   'Check registry.database and keyStore.redis. To replace the content of Redis anyway, delete the record mg:meta there: gateways may respond with 503 until all records are written';
 
 /**
- * Rejects the store of another registry. A rebuild deletes records that the database does not have: on a wrong or empty
- * database, that would be every key of every merchant.
+ * Rejects the store of another registry. A rebuild (rewrite of the store) deletes the records that the database does
+ * not have. With a wrong or empty database, it would delete every key of every merchant.
  */
 export class OwnStore {
   readonly #options: OwnStoreOptions;
   /**
-   * The last error and the state of the store and database that caused it. While that state is unchanged, the error is
-   * thrown again without reading a large store again.
+   * The last error and the state of the store and database that caused it. While that state is unchanged, the same
+   * error is thrown, so that a large store is not read again.
    */
   #refused: { readonly of: string; readonly error: Error } | null = null;
 
@@ -182,8 +191,8 @@ export class OwnStore {
   /**
    * Checks that the store belongs to this database.
    * @returns true if it does; false if the check was stopped
-   * @throws Error if the store names another database. If the store names no database: if the database knows neither
-   * its generation (id of a rewrite) nor most of its records
+   * @throws Error if the store names another database. A store that names no database is accepted only if the database
+   * knows its generation (id of a rewrite) or at least half of its records
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;

@@ -9,7 +9,7 @@ import type { RegistryTables } from '../tables.js';
 const keyPrefix = 'key:';
 const merchantPrefix = 'merchant:';
 
-/** Prefixes of the names of all records that the registry writes. */
+/** The prefixes of the names of records: each record that the registry writes has one of these prefixes. */
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
@@ -30,8 +30,8 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
 }
 
 /**
- * Returns the names that the database does not have. Reads only names, because a store may have a million, and the
- * database has nearly all of them.
+ * Returns the names that the database does not have. Reads only names, not whole rows, because a store can have a
+ * million records, and the database has nearly all of them.
  */
 export async function unknownNames(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -48,7 +48,7 @@ export async function unknownNames(database: RegistryDatabase, names: readonly s
   return missingAmong(names, new Set(found));
 }
 
-/** Creates the record of a merchant that gateways read. */
+/** Creates the record of a merchant, in the form that gateways read. */
 export function merchantEntry(row: Selectable<RegistryTables['merchants']>): StoreEntry {
   const { id, name, status, goLive, ipAllowlist, originAllowlist, revision } = toMerchant(row);
   const value: MerchantRecord = {
@@ -58,12 +58,13 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
   return { name: merchantPrefix + id, value };
 }
 
-/** A key, and whether a reset has replaced it. SQLite represents `is_replaced` as a number. */
+/** A key, and whether a reset has replaced it by a new key. SQLite represents `is_replaced` as a number. */
 type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
 
 /**
- * Selects keys with `is_replaced`. A reset changes the old key and creates its successor in one change, so both rows
- * have the same revision. A key whose revision is that of its own creation was never reset.
+ * Selects keys, with the column `is_replaced`. A reset of a key changes the old key and creates its successor in one
+ * change, so both rows have the same revision (number of the change). A key whose revision is that of its own creation
+ * was never reset.
  */
 export function storedKeys(database: RegistryDatabase) {
   const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (
@@ -72,7 +73,7 @@ export function storedKeys(database: RegistryDatabase) {
   return database.selectFrom('api_keys').selectAll().select(isReplaced.as('is_replaced'));
 }
 
-/** Creates the record of a key that gateways read. */
+/** Creates the record of a key, in the form that gateways read. */
 export function keyEntry(row: KeyToProject): StoreEntry {
   const { keyId, merchantId, environment, status, permissions, expiresAt, label, revision } = toApiKey(row);
   const isInGrace = status === 'ACTIVE' && expiresAt !== null && Boolean(row.is_replaced);
@@ -86,8 +87,8 @@ export function keyEntry(row: KeyToProject): StoreEntry {
 }
 
 /**
- * Returns the time of the last status change for an inactive record. An active record has no such field: adding it
- * would change, and so rewrite, every active record in the store.
+ * Returns the field with the time of the last status change. An active record gets no such field: with it, every active
+ * record in the store would differ from the database and be rewritten.
  */
 function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'status' | 'status_changed_at'>) {
   return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
@@ -100,7 +101,7 @@ export function merchantOf({ name, value }: StoreEntry): string | null {
 }
 
 /**
- * Whether the database can have a record of this name. Other clients may store keys with any name in Redis. PostgreSQL
+ * Whether the database can have a record of this name. Other clients can store keys with any name in Redis. PostgreSQL
  * rejects queries with some names, for example with a NUL.
  */
 export function canBeKnown(name: string): boolean {

@@ -5,30 +5,30 @@ import type { RegistryDatabase } from '../registry-database.js';
 /** What the database stores about its own changes, and about the Redis servers that contain its records. */
 export interface History {
   /**
-   * Id of the current generation (a complete rewrite of the store). A new one begins when the store is not in its
-   * recorded state, because changes or records may have been lost.
+   * Id of the current generation (a complete rewrite of the store). If the store is not in its recorded state, changes
+   * or records might have been lost, and a new generation begins.
    */
   readonly generation: string;
-  /** The revision of the newest change. */
+  /** The revision (number) of the newest change. */
   readonly revision: number;
   /**
    * Run ids of the Redis servers that were last found consistent with this database; null before the first comparison.
    */
   readonly servers: readonly string[] | null;
   /**
-   * Whether every gateway that may use a record is in the roster (the list of gateways in the database). While false,
-   * no change counts as in force everywhere.
+   * Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). While
+   * false, no change counts as in force everywhere.
    */
   readonly isOpen: boolean;
   /** When `isOpen` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly opensAt: number | null;
   /**
-   * The newest change that was announced to gateways since the store was last rewritten completely (in this
-   * generation); null before the first announcement.
+   * The newest change that was announced to gateways since the store was last rewritten completely (since this
+   * generation began); null before the first announcement.
    */
   readonly published: Position | null;
   /**
-   * Ids of secrets. Each record in the store is sealed (authenticated) with one of them. Empty if a record may be
+   * Ids of secrets. Each record in the store is sealed (authenticated) with one of them. Empty if a record could be
    * unsealed.
    */
   readonly sealedBy: readonly string[];
@@ -37,7 +37,10 @@ export interface History {
 /** Placeholder for the name of a change that an earlier release stored without a name. */
 export const unnamedChange = 'unnamed';
 
-/** Reads the generation, the newest change and the state of the store. */
+/**
+ * Reads what the database has recorded: the generation (id of a complete rewrite of the store), the newest change and
+ * the state of the store.
+ */
 export async function readHistory(database: RegistryDatabase): Promise<History> {
   const row = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
   return {
@@ -53,8 +56,8 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
 }
 
 /**
- * Returns the name of the change with this revision; null if the database no longer has, or never had, a change with
- * this revision.
+ * Returns the name of the change with this revision (number); null if the database no longer has, or never had, a
+ * change with this revision.
  */
 export async function changeOf(
   database: RegistryDatabase,
@@ -63,21 +66,22 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // `Lease.finish` puts rows without a name back into the outbox (changes still to be written), so one of several rows
-  // may have it.
+  // `Lease.finish` puts rows without a name back into the outbox (changes still to be written), so perhaps only one of
+  // several rows has the name.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
 /**
- * Number of earlier generations whose ids are kept, besides the first. If a store names an older one, the database does
- * not know it and counts as having lost changes.
+ * Number of earlier generations (complete rewrites of the store) whose ids are kept, in addition to the first one. If a
+ * store names a generation whose id was deleted, the database counts as having lost changes.
  */
 const storedGenerations = 1000;
 
 /**
- * Begins a new generation (complete rewrite of the store). Acknowledgements of the previous one no longer count. No
- * change counts as in force before the rewrite is complete. Call this in a transaction.
- * @param revision the highest revision known to any source; the next change gets a higher one
+ * Begins a new generation (complete rewrite of the store). From then on, gateways' acknowledgements of changes in the
+ * previous generation are ignored. No change counts as in force before the rewrite is complete. Call this in a
+ * transaction.
+ * @param revision the highest revision (number of a change) known to any source; the next change gets a higher one
  */
 export async function beginGeneration(
   transaction: RegistryDatabase,
@@ -96,15 +100,16 @@ export async function beginGeneration(
     .set((it) => ({
       ...{ generation, servers: null, is_open: 0, opens_at: null, published_revision: 0, published_change: null },
       ...{ sealed_by: null, sealed_change: null },
-      // Keeps the current revision if it is higher: another change may have been made meanwhile.
+      // Keeps the current revision (number of the newest change) if it is higher, because another change might have
+      // been made meanwhile.
       value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
     }))
     .execute();
 }
 
 /**
- * Deletes the ids of the oldest replaced generations, which sort by time. Keeps the first, which identifies the
- * database.
+ * Deletes the ids of the oldest replaced generations (complete rewrites of the store). The ids sort by time. Keeps the
+ * id of the first generation, which identifies the database.
  */
 async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
   const former = transaction.selectFrom('former_generations');
@@ -128,16 +133,16 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
 }
 
 /**
- * Stores the revision and name of the newest change that was announced to gateways. Call this in the transaction that
- * removes the change from the outbox (changes still to be written).
+ * Stores the revision (number) and the name of the newest change that was announced to gateways. Call this in the
+ * transaction that removes the change from the outbox (changes still to be written).
  */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
   await transaction
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // A release that does not seal (authenticate) records may have published a change meanwhile. Then not all records
-      // are sealed, so this stores null.
+      // A release that does not seal (authenticate) records might have published (announced) a change meanwhile. In
+      // that case not all records are sealed, so this stores null.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
@@ -145,7 +150,7 @@ export async function notePublished(transaction: RegistryDatabase, { revision, c
 
 /**
  * Stores that each record in the store is sealed (authenticated) with one of these secrets.
- * @param sealedBy the ids of the secrets; empty if a record may be unsealed
+ * @param sealedBy the ids of the secrets; empty if a record could be unsealed
  */
 export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
   await transaction
@@ -158,8 +163,8 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
 }
 
 /**
- * Returns the generation in the meta record (the store's description), also while the store is being filled. Null if
- * the meta record is missing or names no generation.
+ * Returns the generation (id of a complete rewrite) in the meta record (the store's description), also while the store
+ * is being filled. Null if the meta record is missing or names no generation.
  */
 export function generationIn(meta: StoredMeta | null): string | null {
   if (meta === null) return null;
@@ -171,8 +176,9 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * Returns an id for a new generation that sorts after all known ids. Gateways reject records of an earlier generation,
- * and an id from a clock that was set back would sort too early.
+ * Returns an id for a new generation (complete rewrite of the store). The id sorts after all known ids, because
+ * gateways reject records of an earlier generation. Without this, an id from a clock that was set back would sort too
+ * early.
  * @param made the id according to the clock
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
@@ -185,8 +191,8 @@ export function laterGeneration(made: string, known: readonly (string | null | u
 }
 
 /**
- * Stores which Redis servers (run ids) are now consistent with this database.
- * @param opensAt when the wait for unknown gateways ends; null if every gateway that may use a record is known
+ * Stores which Redis servers (by their run ids) are now consistent with this database.
+ * @param opensAt when the wait for unknown gateways ends; null if every gateway that could use a cached record is known
  */
 export async function noteServers(
   transaction: RegistryDatabase,
@@ -205,7 +211,10 @@ export async function hasGeneration(database: RegistryDatabase, generation: stri
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** Returns the id that a database shares with all its backups: the id of its first generation. */
+/**
+ * Returns the id that a database shares with all its backups: the id of its first generation (complete rewrite of the
+ * store).
+ */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

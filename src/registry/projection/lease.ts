@@ -10,7 +10,7 @@ export interface LeaseOptions {
   readonly holder: string;
   /**
    * The database session. Its lock proves that this process is alive: the database releases the lock when the process
-   * ends. Without the lock, other processes must wait until its lease has expired.
+   * ends. Without the lock, other processes must wait until the lease of this process has expired.
    */
   readonly session: DatabaseSession;
   /** A monotonic clock, in milliseconds. */
@@ -18,30 +18,30 @@ export interface LeaseOptions {
 }
 
 /**
- * Duration of the lease (the right to write to the store). Other registries read the lease once a second. So one of
- * them takes over within five seconds after the holder's machine has crashed.
+ * Duration of the lease (the right to write to the store). Other registries read the lease once a second, so another
+ * registry takes over within five seconds after the holder's machine has crashed.
  */
 const leaseMilliseconds = 3_500;
 /**
- * Age at which a holder without pending changes renews its lease. It equals the interval at which other processes read
- * the lease.
+ * Age at which the holder renews its lease (the right to write to the store) if it has no pending changes. It equals
+ * the interval at which other processes read the lease.
  */
 const idleMilliseconds = 1_000;
 /**
- * Age at which a holder with pending changes renews its lease. It is longer, because `finish` also renews the lease
- * with each batch.
+ * Age at which the holder renews its lease (the right to write to the store) while it writes changes. It is longer,
+ * because `finish` also renews the lease with each batch of changes.
  */
 const busyMilliseconds = leaseMilliseconds / 2;
 const released = 0;
 /**
- * Suffix of the holder's name if its database session has the lock. Earlier releases treat the suffix as part of the
- * name.
+ * Suffix of the holder's name if its database session has the lock, which proves that the holder is alive. Earlier
+ * releases treat the suffix as part of the name.
  */
 const lockedMark = '+lock';
 
 /**
- * The row of the lease. `waiting` is the oldest revision in the outbox (changes still to be written), or null if the
- * outbox is empty.
+ * The row of the lease (the right to write to the store). `waiting` is the oldest revision (number of a change) in the
+ * outbox (changes still to be written), or null if the outbox is empty.
  */
 interface Found {
   readonly holder: string;
@@ -49,7 +49,10 @@ interface Found {
   readonly waiting: number | null;
 }
 
-/** A lease that this process has read or written. `since`: the monotonic time from which the lease is unchanged. */
+/**
+ * A lease (the right to write to the store) that this process has read or written. `since` is the monotonic time from
+ * which the lease is unchanged.
+ */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -57,21 +60,25 @@ interface Sighting {
 }
 
 /**
- * The right to write to the store, which only one process has at a time. With two writers, a slow one could overwrite a
- * newer record, and a revoked key would work again.
+ * The right to write to the store, which only one process has at a time. With two writers, a slow writer could
+ * overwrite a newer record, and a revoked key would work again.
  *
  * A lease has expired if its row has not changed for the lease time. The waiting process measures this on its own
- * monotonic clock, because the clocks of machines may differ by hours.
+ * monotonic clock, because the clocks of machines can differ by hours.
  *
- * The holder's name shows whether its session has the lock. If another process gets that lock, the holder has ended, so
- * the lease ends at once. Without the lock the holder may only hang, so the lease lasts for the whole time.
+ * The holder's name shows whether its database session has a lock, which the database releases when the holder ends. If
+ * another process gets that lock, the holder has ended, so the lease ends at once. If the name shows no lock, the
+ * holder could be alive but hang, so the lease lasts for its whole time.
  */
 export class Lease {
   readonly #options: LeaseOptions;
   readonly #monotonic: () => number;
   readonly #lockedName: string;
   #sighting: Sighting | null = null;
-  /** The lease that this process wrote last. `since` is the earliest time at which other processes may have read it. */
+  /**
+   * The lease (the right to write to the store) that this process wrote last. `since` is the earliest time at which
+   * other processes can have read it.
+   */
   #own: Sighting | null = null;
 
   constructor(options: LeaseOptions) {
@@ -85,8 +92,8 @@ export class Lease {
    */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the session's lock before reading the row. If this succeeds and the row names a holder with the lock, that
-    // holder has ended.
+    // Takes the lock, which only one session can have, before reading the row. If this succeeds and the row names
+    // another holder with the lock, that holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -101,7 +108,8 @@ export class Lease {
       .where((it) => {
         const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', released)];
         if (over === null) return it.or(free);
-        // Updates only the unchanged row, because its holder may have renewed it or a third process may have taken it.
+        // Updates only the unchanged row, because its holder might have renewed it, or a third process might have taken
+        // it, since the read.
         return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
       })
       .executeTakeFirstOrThrow();
@@ -109,15 +117,15 @@ export class Lease {
       this.#own = { ...lease, since };
       return true;
     }
-    // Releases the lock again. The holder of the lease may have lost the lock only briefly, and needs it back.
+    // Releases the lock again. The holder of the lease might have lost the lock only briefly, and needs it back.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
    * Call this after records were written. If this process still holds the lease (the right to write to the store),
-   * renews it and runs `whenKept`. Otherwise the written records may be outdated, so this puts their names back into
-   * the outbox (records to write). The new holder then writes them again.
+   * renews it and runs `whenKept`. Otherwise the written records could be outdated, so this function puts the names of
+   * the records back into the outbox (records to write). The new holder writes these records again.
    * @returns whether this process still holds the lease
    */
   async finish(
@@ -148,8 +156,8 @@ export class Lease {
   }
 
   /**
-   * Like `finish`, but without `whenKept`. If this process renewed the lease recently, it reads the lease instead of
-   * writing it.
+   * Like `finish`, but without `whenKept`. If this process renewed the lease recently, this function only reads the
+   * lease.
    * @returns whether this process still holds the lease
    */
   async keep(written: { readonly names: readonly string[]; readonly revision: number }): Promise<boolean> {
@@ -183,12 +191,12 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is unchanged and so recent that no other process can have taken it. Then it need not be renewed,
-   * which would cost a disk flush before and after each change. The name must match, because it shows other processes
-   * whether this one has the lock.
+   * Whether the lease is unchanged, and was renewed so recently that no other process can have taken it. If so, it need
+   * not be renewed, which saves a disk flush before and after each change. The name must match, because it shows other
+   * processes whether this one has the lock.
    *
-   * A process that is paused after this check may still lose the lease. The store then rejects its outdated writes by
-   * revision, and `finish` detects the loss.
+   * A process that is paused after this check can lose the lease nevertheless. The store rejects its outdated writes,
+   * because their revisions (numbers of changes) are lower, and `finish` detects the loss.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;
@@ -197,8 +205,8 @@ export class Lease {
   }
 
   /**
-   * Returns the lease if this process may take it: its holder has ended, or has not renewed it for the whole lease
-   * time. Otherwise null.
+   * Returns the lease (the right to write to the store) if this process is allowed to take it: its holder has ended, or
+   * has not renewed it for the whole lease time. Otherwise null.
    */
   #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
     if (this.#ownNames.includes(holder)) return null;
@@ -212,7 +220,8 @@ export class Lease {
   }
 
   /**
-   * Renews the lease unless another process has taken it. Also renews an expired lease.
+   * Renews the lease (the right to write to the store) unless another process has taken it. Also renews an expired
+   * lease.
    * @returns the name under which this process holds the lease; null if another process has taken it
    */
   async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {

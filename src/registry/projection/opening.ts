@@ -8,15 +8,15 @@ export interface OpeningOptions {
   readonly clock: Clock;
   /** A monotonic clock, in milliseconds. */
   readonly monotonic: () => number;
-  /** The maximum time for which a gateway may use its cached records, plus one second, in milliseconds. */
+  /** The maximum time for which a gateway is allowed to use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
 }
 
 const nothing = { names: [], revision: 0 };
 
 /**
- * The wait after a loss of data. Gateways that are missing in the roster (the database's list of gateways) may use old
- * records. Until those records have expired, no change counts as in force.
+ * The wait after a loss of data. Gateways that are missing in the roster (the database's list of gateways) could use
+ * old records. Until those records have expired, no change counts as in force.
  */
 export class Opening {
   readonly #options: OpeningOptions;

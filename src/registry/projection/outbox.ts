@@ -5,8 +5,8 @@ import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './
 import type { Lease } from './lease.js';
 
 /**
- * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are those of the newest
- * change in the batch.
+ * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are the number and the
+ * name of the newest change in the batch.
  */
 export interface Batch extends Position {
   readonly names: readonly string[];
@@ -15,8 +15,8 @@ export interface Batch extends Position {
 const mostRows = 200;
 
 /**
- * Reads the oldest changes that are not yet written to the store and have a later revision than `after`. Null if there
- * are no such changes.
+ * Reads the oldest changes that are not yet written to the store and have a later revision (number) than `after`. Null
+ * if there are no such changes.
  */
 export async function oldestChanges(database: RegistryDatabase, after = -1): Promise<Batch | null> {
   const rows = await database
@@ -29,21 +29,25 @@ export async function oldestChanges(database: RegistryDatabase, after = -1): Pro
     .execute();
   const revision = rows.at(-1)?.revision;
   if (revision === undefined) return null;
-  // Gateways must see a change as a whole, but the limit may have cut the last one off. Reads its remaining rows.
+  // Reads all rows of the last change, because the limit might have cut some of them off. Gateways must see each change
+  // as a whole.
   const last = await database.selectFrom('outbox').selectAll().where('revision', '=', revision).execute();
   const change = last.find((row) => row.change !== null)?.change ?? unnamedChange;
   return { revision, change, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
 }
 
 /**
- * Deletes the changes up to this revision from the outbox (table of changes that are not yet written to the store).
- * Call this after their records are written.
+ * Deletes the changes up to this revision (number) from the outbox (table of changes that are not yet written to the
+ * store). Call this after their records are written.
  */
 export async function removeChanges(database: RegistryDatabase, revision: number): Promise<void> {
   await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
 }
 
-/** Returns the revision of the oldest change that is not yet written to the store. Null if all changes are written. */
+/**
+ * Returns the revision (number) of the oldest change that is not yet written to the store. Null if all changes are
+ * written.
+ */
 export async function oldestWaiting(database: RegistryDatabase): Promise<number | null> {
   const row = await database
     .selectFrom('outbox')
@@ -52,7 +56,7 @@ export async function oldestWaiting(database: RegistryDatabase): Promise<number 
   return row?.revision ?? null;
 }
 
-/** Whether a change up to this revision is not yet written to the store. */
+/** Whether any change up to this revision (number) is not yet written to the store. */
 export async function isWaiting(database: RegistryDatabase, revision: number): Promise<boolean> {
   const row = await database
     .selectFrom('outbox')
@@ -73,8 +77,8 @@ interface RecordsWriterOptions {
 }
 
 /**
- * Writes records to the store. Also replaces records whose revisions are later than the database's, because they were
- * written before the database was restored from a backup.
+ * Writes records to the store. Also replaces records whose revisions (numbers of changes) are later than the
+ * database's: such records were written before the database was restored from a backup.
  */
 export class RecordsWriter {
   readonly #options: RecordsWriterOptions;
@@ -83,7 +87,10 @@ export class RecordsWriter {
     this.#options = options;
   }
 
-  /** Writes the current records of a batch of changes. @throws Error, see `rewrite` */
+  /**
+   * Writes the current records of a batch of changes.
+   * @throws Error if the store has a later change than the database
+   */
   async write({ names, revision }: Batch): Promise<void> {
     const { database, store } = this.#options;
     const { generation } = await readHistory(database);
@@ -92,9 +99,10 @@ export class RecordsWriter {
   }
 
   /**
-   * Writes unchanged records again.
-   * @param revision replaces stored records up to this revision
-   * @throws Error if the store has a record of a later change than the database; the next pass then rewrites everything
+   * Writes records to the store again, although no change has altered them.
+   * @param revision records in the store are replaced up to this revision
+   * @throws Error if the store has a record of a later change than the database; the next run of the projection
+   * rewrites all records in this case
    */
   async rewrite(entries: readonly StoreEntry[], revision: number): Promise<void> {
     const { generation } = await readHistory(this.#options.database);
@@ -106,9 +114,9 @@ export class RecordsWriter {
   }
 
   /**
-   * Handles records that the store did not overwrite, because its own copy has a later revision. If the database has
-   * this revision, the record has changed meanwhile and is written again. Otherwise the database was restored from a
-   * backup, and a new generation (complete rewrite) begins.
+   * Handles records that the store did not overwrite: its own copies have a later revision (number of a change). If the
+   * database has this revision, the record has changed meanwhile and is written again. Otherwise the database was
+   * restored from a backup, and a new generation (complete rewrite) begins.
    * @param stayed the highest revision among the copies in the store
    */
   async #replaceLost(stayed: number, names: readonly string[]): Promise<void> {

@@ -2,7 +2,7 @@ import type { RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { keyEntry, merchantEntry, recordPrefixes, storedKeys, unknownNames } from './current-records.js';
 
-/** Records or names per page. */
+/** Number of records or names per page. */
 export const pageLength = 500;
 
 /**
@@ -41,7 +41,7 @@ export interface NamesPage {
 
 /**
  * Yields the record names (Redis keys) in the store page by page, and which of them the database does not have. The
- * last page may be empty.
+ * last page can be empty.
  */
 export async function* unknownStoreNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {

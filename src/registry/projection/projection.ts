@@ -19,23 +19,26 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly clock: Clock;
   /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
-  /** The maximum time for which a gateway may use its cached records, plus one second, in milliseconds. */
+  /** The maximum time for which a gateway is allowed to use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
-  /** As in `ContinuityOptions`. */
+  /**
+   * Resolves when gateways have had time to report inactive records (whose status denies requests). Default: resolves
+   * at once.
+   */
   readonly untilReported?: () => Promise<void>;
   /** Called between two batches; if it returns true, `run` stops after the current batch. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;
-  /** Called after each published change. */
+  /** Called after each change that was published (announced to gateways). */
   readonly onPublished?: () => void;
 }
 
 const nothing = { names: [], revision: 0 };
 
 /**
- * Writes the database's records to the store. The outbox (table of changes to write) keeps a change until it is
- * published, so a crash loses nothing. If the store is not in its recorded state, all records are rewritten (a new
- * generation).
+ * Writes the database's records to the store. The outbox (table of changes to write) keeps a change until the change is
+ * published (announced to gateways), so a crash loses nothing. If the store is not in its recorded state, all records
+ * are rewritten (a new generation of the store).
  */
 export class Projection {
   readonly #options: ProjectionOptions;
@@ -52,7 +55,7 @@ export class Projection {
   #isHolder = false;
   /**
    * The epoch of the connection in which this process began to write; null before that. The epoch is a number that
-   * changes when the connection may lead to another Redis server.
+   * changes when the connection could lead to another Redis server.
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
@@ -82,14 +85,14 @@ export class Projection {
     });
   }
 
-  /** Whether all changes up to this revision are written to the store. */
+  /** Whether all changes up to this revision (number of a change) are written to the store. */
   async hasProjected(revision: number): Promise<boolean> {
     return !(await isWaiting(this.#options.database, revision));
   }
 
   /**
    * A number of the connection (epoch) if this process holds the lease (the right to write to the store) and found
-   * store and database consistent; otherwise null. The number changes when the connection may lead to another Redis
+   * store and database consistent; otherwise null. The number changes when the connection could lead to another Redis
    * server.
    */
   get settledIn(): number | null {
@@ -111,7 +114,7 @@ export class Projection {
     return this.#settledIn !== null && this.#repairs.isComplete;
   }
 
-  /** Counts of compared and repaired records. */
+  /** Counts of the records that were compared with the database and repaired. */
   get repairCounts(): RepairCounts {
     return this.#repairs.counts;
   }
@@ -126,7 +129,7 @@ export class Projection {
     }
   }
 
-  /** Releases the lease, so that another process can write to the store. */
+  /** Releases the lease (the right to write to the store), so that another process can take it. */
   async end(): Promise<void> {
     this.#unsettle();
     await this.lease.giveUp();
@@ -135,14 +138,14 @@ export class Projection {
   async #run(): Promise<void> {
     const { database, store } = this.#options;
     // Checks the store before taking the lease (the right to write to it). A registry without access to Redis must not
-    // block one that has access.
+    // block a registry that has access.
     this.#hasReachedStore = false;
     // Checks the memory policy first, because `snapshot()` fails on a full Redis.
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Also runs before taking the lease: a registry with a wrong secret for sealing records must not block one with the
-    // right secret.
+    // Also runs before taking the lease (the right to write to the store): a registry with a wrong secret for sealing
+    // (authenticating) records must not block a registry with the right secret.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -150,8 +153,8 @@ export class Projection {
       this.#unsettle();
       return;
     }
-    // If this process has just taken the lease, reads the store again: the previous holder may have changed it since
-    // the first snapshot.
+    // If this process has just taken the lease (the right to write), reads the store again: the previous holder might
+    // have changed it since the first snapshot.
     const snapshot = this.#isHolder ? before : await store.snapshot();
     this.#isHolder = true;
     if (snapshot.servers.length === 0)
@@ -160,7 +163,7 @@ export class Projection {
     this.#sealing.require(snapshot, history);
     const holds = await this.#holds(snapshot, history);
     const credible = this.#sealing.credible(snapshot, history);
-    // Runs before the first write: a registry with the wrong database must not overwrite the store of another one.
+    // Runs before the first write: a registry with the wrong database must not overwrite the store of another registry.
     if (!holds && snapshot.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
     if (this.#begunIn !== snapshot.epoch) await store.begin();
@@ -185,7 +188,7 @@ export class Projection {
   }
 
   /**
-   * Handles requests, repairs records, and writes and publishes all pending changes.
+   * Handles gateways' requests for records, repairs records, and writes and publishes all pending changes.
    * @returns false if another process now writes to the store, or the store is no longer in its recorded state
    */
   async #drain(epoch: number | null): Promise<boolean> {
@@ -196,13 +199,14 @@ export class Projection {
       const asked = await this.#asked.reply((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
       // Repairs records before it writes changes. Otherwise the writer would treat a forged record with a later
-      // revision as a change that the database has lost.
+      // revision (number of a change) as a change that the database has lost.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
       if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
-      // Outbox rows that `Lease.finish` puts back have older revisions. The published revision must never decrease.
+      // Outbox rows (changes to write) that `Lease.finish` has put back have older revisions. Publishes the newest
+      // revision again in this case, because the published revision must never decrease.
       const position: Position = published !== null && published.revision > batch.revision ? published : batch;
       await store.publish(position);
       const isKept = await this.lease.finish(batch, async (transaction) => {
@@ -213,13 +217,16 @@ export class Projection {
       published = position;
       session.notify(); // the process that made the change waits for this
       onPublished?.();
-      // Returns when the wait for unknown gateways (see `Opening`) is over, because the next run ends it. Without this,
-      // a steady flow of changes would prolong the wait.
+      // If the wait for unknown gateways (see `Opening`) is over, returns early, because only the next run ends the
+      // wait. Otherwise a steady flow of changes would prolong it.
       if (this.dueIn === 0) return true;
     }
   }
 
-  /** Rewrites all records (a new generation). @returns false if the rewrite was stopped or the lease was lost */
+  /**
+   * Rewrites all records (a new generation).
+   * @returns false if the rewrite was stopped or another process now writes
+   */
   async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;
     const loss = await this.#continuity.assess(snapshot, before);

@@ -12,7 +12,8 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' |
 /** Poll interval. A poll finds changes that other processes made, and a store that was emptied. */
 const pollMilliseconds = 1000;
 /**
- * Minimum interval between repairs, because a client that forges records in a loop would otherwise occupy this process.
+ * Minimum interval between two repairs of the store. Without it, a client that forges records in a loop would occupy
+ * this process.
  */
 const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
@@ -23,14 +24,14 @@ const longestPauseMilliseconds = 10_000;
  */
 const longestForDatabaseMilliseconds = 500;
 /**
- * Maximum retry pause if the state of the store cannot be read. It is short, because a Cluster sends no event when its
- * masters agree again, and because such a read changes nothing.
+ * Maximum retry pause if the state of the store cannot be read. It is short, because a Redis Cluster sends no event
+ * when its masters agree again, and such a read changes nothing.
  */
 const longestForSnapshotMilliseconds = pollMilliseconds;
 
 /**
- * Writes changes of the database to the store: at once after a change of this process, otherwise at the poll interval.
- * Retries with increasing pauses after failures.
+ * Writes changes of the database to the store: at once after a change of this process or a notification, otherwise at
+ * the poll interval. Retries with increasing pauses after failures.
  */
 export class Projector {
   readonly #projection: Projection;
@@ -42,7 +43,9 @@ export class Projector {
   #isStopped = false;
   #isAskHandled = false;
   #failures = 0;
-  /** Number of consecutive failures of the same kind since the store was last reachable. It determines the pause. */
+  /**
+   * Number of consecutive failures of the same kind since the store was last reachable. It determines the retry pause.
+   */
   #failuresInRow = 0;
   #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
@@ -73,30 +76,33 @@ export class Projector {
     this.#isWanted = true;
     this.#running ??= this.#passes().finally(() => {
       this.#running = null;
-      // `wake()` may have been called while the last pass ended. Without this check, the pass that it requested would
-      // start only at the next poll.
+      // `wake()` might have been called while the last pass (run of the projection) ended. Without this check, the
+      // requested pass would start only at the next poll.
       if (this.#shouldGoOn()) this.wake();
     });
   }
 
   /**
-   * Call this after a change of this process. It also notifies other processes, because another one may hold the lease
-   * (the right to write to the store).
+   * Call this after a change of this process. It also notifies other processes, because another process could hold the
+   * lease (the right to write to the store).
    */
   changed(): void {
     this.#session.notify();
     this.wake();
   }
 
-  /** Call this when the store is reachable again. Starts a pass at once, without the rest of the retry pause. */
+  /**
+   * Call this when the store is reachable again. Starts a pass (run of the projection) at once, without the rest of the
+   * retry pause.
+   */
   storeFound(): void {
     this.#failuresInRow = 0;
     this.wake();
   }
 
   /**
-   * Resolves when the next change is published, or when the next pass (run of the projection) ends. A failed pass
-   * counts too.
+   * Resolves when the next change is published (announced to gateways), or when the next pass (run of the projection)
+   * ends. A failed pass counts too.
    */
   nextPass(): Promise<void> {
     if (this.#next === null) {
@@ -107,7 +113,7 @@ export class Projector {
     return this.#next.pass;
   }
 
-  /** Whether the last pass (run of the projection) failed. The content of the store is then unknown. */
+  /** Whether the last pass (run of the projection) failed. In this case, the content of the store is unknown. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
@@ -117,19 +123,19 @@ export class Projector {
     return this.#projection.eviction;
   }
 
-  /** Whether all changes up to this revision are written to the store. */
+  /** Whether all changes up to this revision (number of a change) are written to the store. */
   hasProjected(revision: number): Promise<boolean> {
     return this.#projection.hasProjected(revision);
   }
 
-  /** Counts of compared and repaired records. */
+  /** Counts of the records that were compared with the database and repaired. */
   get repairCounts(): RepairCounts {
     return this.#projection.repairCounts;
   }
 
   /**
    * The state of the projection. The roster (list of gateways) reads it, because only the process that writes to the
-   * store may change the roster.
+   * store is allowed to change the roster.
    */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
@@ -148,8 +154,8 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when a client has changed a record in the store, or when notifications were lost. Does nothing after
-   * a failed pass, which is retried after its own pause.
+   * Starts a pass (run of the projection) when a client has changed a record in the store, or when notifications of
+   * such changes were lost. Does nothing after a failed pass, which is retried after its own pause.
    */
   async #watch(watched: WatchedRecords | null): Promise<void> {
     while (watched !== null && !this.#isStopped) {
@@ -160,8 +166,9 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when a gateway requests records, at most once per interval. Does nothing during a rebuild: the
-   * rebuild itself handles requests between two pages.
+   * Starts a pass (run of the projection) when a gateway requests records, at most once per
+   * `betweenRepairsMilliseconds`. Does nothing during a rebuild (rewrite of the store): the rebuild itself handles
+   * requests between two pages.
    */
   #onAsk(): void {
     if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;

@@ -18,7 +18,7 @@ export interface RebuildOptions {
   readonly writer: RecordsWriter;
   /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
-  /** Called between two batches; if it returns false, the rebuild stops. */
+  /** Called between two batches of records; if it returns false, the rewrite of the store stops. */
   readonly mayGoOn: () => Promise<boolean>;
   /** Replies to gateways that request records. Returns false if another process now writes to the store. */
   readonly replyToAsks: () => Promise<boolean>;
@@ -27,7 +27,7 @@ export interface RebuildOptions {
   readonly logger?: Logger | undefined;
 }
 
-/** A store to which every record was written. */
+/** The result of a rebuild, which has written every record to the store. */
 export interface Rebuilt {
   readonly generation: string;
   /** The newest change whose records are in the store. */
@@ -37,7 +37,7 @@ export interface Rebuilt {
 /**
  * Rewrites the whole store (a new generation): writes each record, deletes unknown records, and finally marks the store
  * as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once but
- * published at the end: when a revision is published, gateways rely on all records up to it.
+ * published (announced) at the end: when a change is published, gateways rely on all records up to this change.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -46,7 +46,7 @@ export class Rebuild {
     this.#options = options;
   }
 
-  /** Rebuilds the store. @returns null if another process now writes to the store */
+  /** Writes all records to the store. @returns null if another process now writes to the store */
   async run(
     snapshot: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
@@ -69,10 +69,11 @@ export class Rebuild {
     if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
-    // An earlier rebuild may have stopped after it raised the database's revision to that of the store. Comparing
-    // revisions then no longer shows that the database lacks changes.
+    // An earlier rebuild (rewrite of the store) might have stopped after it raised the database's revision (number of
+    // the newest change) to that of the store. In that case, a comparison of the revisions no longer shows that the
+    // database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Runs before the first write: writing deletes the records in the store and in gateways that show which changes
+    // Runs before the first write: writing deletes those records in the store and in gateways that show which changes
     // were lost.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
@@ -83,8 +84,8 @@ export class Rebuild {
       replicas: Math.max(snapshot.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Marks the store as being filled if it is empty. In a store with old records this mark would be harmful: gateways
-    // would request each record, although they can still use the old ones.
+    // Marks an empty store as being filled, so that gateways request the records that they need. A store with old
+    // records gets no such mark, because gateways can use the old records meanwhile.
     const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
@@ -103,8 +104,8 @@ export class Rebuild {
   }
 
   /**
-   * Called after each page. Checks that this process still holds the lease (the right to write to the store), and
-   * writes pending changes.
+   * Called after each page of records. Checks that this process still holds the lease (the right to write to the
+   * store), and writes pending changes.
    * @returns whether to continue
    */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
@@ -135,8 +136,8 @@ export class Rebuild {
 }
 
 /**
- * Whether the meta record (the store's description) exists and names a generation. It does so only if the store is
- * complete.
+ * Whether the meta record (the store's description) exists and names a generation. It names a generation (complete
+ * rewrite of the store) only if the store has all records.
  */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;

@@ -21,7 +21,7 @@ import { type EvictionGuard, RepairPause } from './repair-pause.js';
  * Why a record in the store was rewritten or deleted:
  * - `missing`: the record was evicted or deleted;
  * - `unknown`: the database has no record with this name;
- * - `older`: the record has an earlier revision than the database;
+ * - `older`: the record has an earlier revision (number of a change) than the database;
  * - `layout`: the content is the same, but the JSON is not, for example because another release wrote it;
  * - `forged`: the record differs in any other way.
  */
@@ -43,14 +43,14 @@ function isForgery(cause: RepairCause): boolean {
 }
 
 /**
- * Whether a change in the outbox (not yet written to the store) may explain the difference.
+ * Whether a change in the outbox (not yet written to the store) could explain the difference.
  * @param value the record according to the database
  */
 function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
   return !isStored || value === null || isOlder(stored, value);
 }
 
-/** Members that earlier releases do not write, so their absence is no difference. */
+/** Members of a record that earlier releases do not write, so their absence is no difference. */
 const laterMembers: ReadonlySet<string> = new Set(['statusChangedAt', 'label', 'graceEndsAt']);
 
 function matchesAll(stored: object, value: object): boolean {
@@ -98,7 +98,7 @@ export interface RepairCounts {
  */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
-/** Limits events for forgeries, so that a client that forges records in a loop cannot fill the database. */
+/** Period in which at most `mostEvents` forgeries are stored, so that a client cannot fill the database with events. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
 const betweenLinesMilliseconds = 1_000;
@@ -115,7 +115,7 @@ export class RecordRepairs {
   readonly #pause: RepairPause;
   /** True while another process writes to the store. This process then repairs nothing. */
   #isResting = true;
-  /** Whether some records are taken from the queue but not yet compared and repaired. */
+  /** Whether records were taken from the queue but not yet compared and repaired. */
   #isComparing = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
@@ -161,12 +161,12 @@ export class RecordRepairs {
   /**
    * Compares and repairs one page: first records that Redis reported as changed, otherwise the next part of the sweep.
    * @param epoch identifies the Redis server on which the store was found consistent with the database
-   * @param sweeps whether to continue the sweep; false while changes are pending
+   * @param sweeps whether to continue the sweep (scan of all records); false while changes are pending
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
-    // An exception skips this line. The store then counts as incomplete until the next comparison.
+    // An exception skips this line. In this case, the store counts as incomplete until the next comparison.
     this.#isComparing = false;
     return step;
   }
@@ -193,7 +193,7 @@ export class RecordRepairs {
     return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
-  /** During a pause, repairs a few missing records to test whether this still makes Redis evict others. */
+  /** During a pause, repairs a few missing records to test whether repairs still make Redis evict other records. */
   async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
@@ -202,7 +202,7 @@ export class RecordRepairs {
       if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
       return step;
     } catch (error) {
-      // Redis may be full and refuse writes. Extends the pause, because each failed trial delays changes.
+      // Redis could be full and refuse writes. Extends the pause, because each failed trial delays changes.
       this.#pause.prolong();
       throw error;
     }
@@ -222,7 +222,7 @@ export class RecordRepairs {
     const differences = isTrial ? found.differences : this.#pause.withoutPaused(found.differences);
     const wrong = await this.#withoutWaiting(differences);
     if (wrong.length === 0) return 'more';
-    // Checks the store after the read of the database, because a backup may have been restored in between.
+    // Checks the store after the read of the database, because a backup might have been restored in between.
     if (!(await this.#options.isContinuous())) return 'lost';
     await watched.repair(wrong, generation);
     const step = (await this.#note(wrong)) ? 'more' : 'lost';

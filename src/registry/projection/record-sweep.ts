@@ -11,11 +11,14 @@ export interface SweepOptions {
 }
 
 /**
- * Normal rate. At 500 records per page, a sweep of a million records takes 34 minutes: 17 for the records of the
- * database, and 17 for the names in the store.
+ * Normal rate of a sweep (scan of all records). At 500 records per page, a sweep of a million records takes 34 minutes:
+ * 17 for the records of the database, and 17 for the names in the store.
  */
 const pagesPerSecond = 2;
-/** Rate after Redis notifications were lost, so that a change without a notification is found within minutes. */
+/**
+ * Higher rate of a sweep (scan of all records), used after notifications of Redis were lost. The changes that those
+ * notifications reported are found within minutes.
+ */
 const hastyPagesPerSecond = 20;
 /**
  * Pause between two sweeps (scans of all records). Without it, sweeps of a small store would scan all names in Redis
@@ -24,8 +27,8 @@ const hastyPagesPerSecond = 20;
 const betweenSweepsMilliseconds = 60_000;
 
 /**
- * Reads all records of the database, then all names in the store, repeatedly and at a limited rate. Comparing them
- * finds changes in the store for which no notification arrived.
+ * Reads all records of the database, then all names in the store, repeatedly and at a limited rate. The comparison of
+ * the database with the store finds changes in the store for which no notification arrived.
  */
 export class RecordSweep {
   readonly #options: SweepOptions;
@@ -35,8 +38,8 @@ export class RecordSweep {
   #allowance = 0;
   #allowedAt = -Infinity;
   /**
-   * Number of sweeps still to run at the higher rate. If notifications are lost during a sweep, it is 2: the rest of
-   * that sweep, and a complete one.
+   * Number of sweeps (scans of all records) that will run at the higher rate. If notifications are lost during a sweep,
+   * it is 2: the rest of that sweep, and a complete one.
    */
   #hasty = 1;
 
@@ -49,7 +52,7 @@ export class RecordSweep {
     return this.#hasty > 0;
   }
 
-  /** Uses the higher rate until every record was compared again. */
+  /** Uses the higher rate until every record in the store was compared with the database again. */
   hasten(): void {
     this.#hasty = this.#records === null ? 1 : 2;
   }
@@ -102,7 +105,9 @@ export class RecordSweep {
   }
 }
 
-/** Reads names in advance: Redis may have to scan many other keys for one page, and changes must not wait for that. */
+/**
+ * Reads names in advance: Redis could have to scan many other keys for one page, and changes must not wait for that.
+ */
 class NamesAhead {
   readonly #iterator: AsyncGenerator<string>;
   #names: string[] = [];

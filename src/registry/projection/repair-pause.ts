@@ -5,7 +5,10 @@ export interface RepairPauseOptions {
   readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
-  /** Called at the end of a pause. The caller then scans all records again and repairs those that the pause skipped. */
+  /**
+   * Called at the end of a pause. The caller then scans all records again, and repairs those that were skipped during
+   * the pause.
+   */
   readonly onEnded: () => void;
 }
 
@@ -15,8 +18,8 @@ export const repairPausedWarning =
   'raise maxmemory, then set maxmemory-policy noeviction';
 
 /**
- * Two batches of repairs count as consecutive if at most this time passes between them. If repairs cause evictions, the
- * next batch follows within a second.
+ * Two batches of repairs count as consecutive if less than this time passes between them. If a repair causes evictions,
+ * the next batch, which repairs the evicted records, follows within a second.
  */
 const mostBetweenBatchesMilliseconds = 10_000;
 const firstPauseMilliseconds = 10_000;
@@ -25,8 +28,8 @@ const triedRecords = 10;
 
 /**
  * A full Redis with an `allkeys-*` policy evicts as much as is written, so repairs would cause evictions and further
- * repairs endlessly. This pauses repairs of missing records after two consecutive batches with evictions. Also counts
- * evictions between two batches, because reads use memory too and may evict records.
+ * repairs endlessly. This class pauses repairs of missing records after two consecutive batches with evictions. Also
+ * counts evictions between two batches, because reads use memory too and can evict records.
  */
 export class RepairPause {
   readonly #options: RepairPauseOptions;
@@ -37,16 +40,16 @@ export class RepairPause {
   #until: number | null = null;
   #length = 0;
   #endedAt = -Infinity;
-  /** The memory settings of Redis when the pause began or was extended. */
+  /** The memory settings of Redis when the pause began or was extended. If they change, a repair is tried at once. */
   #settings = '';
-  /** Names of some records that were skipped during the pause. */
+  /** Names of some missing records that were not repaired during the pause. The next trial repairs them. */
   readonly #skipped = new Set<string>();
 
   constructor(options: RepairPauseOptions) {
     this.#options = options;
   }
 
-  /** Whether repairs skip missing records for now. Changed records are repaired even then. */
+  /** Whether repairs skip missing records for now. Changed records are repaired even during a pause. */
   get isPaused(): boolean {
     return this.#until !== null;
   }
@@ -59,14 +62,14 @@ export class RepairPause {
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
   }
 
-  /** Starts a trial repair. @returns names of records that may still be missing */
+  /** Starts a trial repair. @returns the names of the skipped records, which might be missing */
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.check();
     this.#countedAt = -Infinity;
     return [...this.#skipped];
   }
 
-  /** Returns the differences to repair now: all, or during a pause only those of existing records. */
+  /** Returns the differences to repair now: all of them, or during a pause only the differences of existing records. */
   withoutPaused(differences: readonly RecordDifference[]): readonly RecordDifference[] {
     if (!this.isPaused) return differences;
     for (const { name } of differences.filter(isMissing))
@@ -116,7 +119,10 @@ export class RepairPause {
     this.#settings = this.#currentSettings;
   }
 
-  /** @returns whether Redis evicted keys during this batch, or since the previous one if that was a short time ago */
+  /**
+   * @returns whether Redis evicted keys during this batch of repairs, or since the previous batch if the batches are
+   * consecutive
+   */
   async #countEvictions(): Promise<boolean> {
     const { eviction, monotonic } = this.#options;
     const isNext = monotonic() - this.#countedAt < mostBetweenBatchesMilliseconds;
@@ -142,7 +148,7 @@ const remedy = 'set maxmemory-policy noeviction, and maxmemory to more than all 
 
 /**
  * Checks the memory policy of Redis. An evicted record seems never to have existed, so a registry does not begin to
- * write to a Redis that may evict records. A registry that already writes continues, because it must still write
+ * write to a Redis that can evict records. A registry that already writes continues, because it has to write
  * revocations.
  */
 export class EvictionGuard {
@@ -154,7 +160,9 @@ export class EvictionGuard {
     this.#store = store;
   }
 
-  /** Redis' memory limits and evictions at the last check; null before that, or for a store without eviction. */
+  /**
+   * Redis' memory limits and evictions at the last check; null before the first check, or for a store without eviction.
+   */
   get memory(): StoreMemory | null {
     return this.#memory;
   }
@@ -167,7 +175,7 @@ export class EvictionGuard {
     return this.#memory?.evictedKeys ?? null;
   }
 
-  /** Warnings for the operator about memory policies that may evict keys. */
+  /** Warnings for the operator about memory policies with which Redis can evict keys. */
   get warnings(): readonly string[] {
     const policies = this.#memory?.policies ?? [];
     const ofAll = policies.find(evictsRecords);
@@ -179,7 +187,7 @@ export class EvictionGuard {
 
   /**
    * Reads the memory limits and evictions of Redis.
-   * @throws Error if Redis may evict records, unless this process has already written some
+   * @throws Error if Redis can evict records, unless this process has already written to the store
    */
   async check(): Promise<void> {
     this.#memory = await this.#store.memory();

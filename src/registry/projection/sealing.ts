@@ -15,7 +15,10 @@ export interface SealingOptions {
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
   readonly writer: Pick<RecordsWriter, 'rewrite'>;
-  /** Writes and publishes pending changes. @returns false if the sealing has to stop */
+  /**
+   * Writes pending changes and announces them to gateways.
+   * @returns false if the sealing (authentication) of records has to stop
+   */
   readonly drain: () => Promise<boolean>;
   readonly logger?: Logger | undefined;
 }
@@ -27,7 +30,8 @@ const howToSeal =
 
 /**
  * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
- * secrets with which records are sealed. If the store is not sealed with one of them, another client wrote it.
+ * secrets with which the records are sealed. If the seal of the store is from another secret, another client wrote the
+ * store.
  */
 export class Sealing {
   readonly #options: SealingOptions;
@@ -54,7 +58,7 @@ export class Sealing {
 
   /**
    * Whether another client has written the meta record (the store's description) or replaced it with an earlier
-   * version. Without seals this cannot be detected, so the result is false.
+   * version. If the store is not sealed (authenticated), this cannot be detected, so the result is false.
    */
   isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;
@@ -63,16 +67,16 @@ export class Sealing {
   }
 
   /**
-   * Removes the meta record from the snapshot if the record should be sealed (authenticated) but is not: any client
-   * could have written it.
+   * Removes the meta record (the store's description) from the snapshot if the record should be sealed (authenticated)
+   * but is not: any client could have written it.
    */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
 
   /**
-   * Called for a store that has lost nothing. Rewrites the meta record (the store's description) if its seal or content
-   * is wrong.
+   * Call this for a store that has lost no records or changes. Rewrites the meta record (the store's description) if
+   * its seal (authentication) or content is wrong.
    * @returns the current meta record of the store
    */
   async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {
@@ -85,10 +89,10 @@ export class Sealing {
       const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
-      // Skips the write if a change is published in the store but not yet noted in the database: `complete` would set
-      // the published revision back.
+      // Skips the write if the store has a published change that the database has not recorded as published: `complete`
+      // would set the published revision (number of a change) back.
       if (snapshot.revision !== published?.revision) return snapshot.meta;
-      // Gateways need the number of replicas, because each replica may be promoted to master.
+      // Gateways need the number of replicas, because each replica could be promoted to master.
       const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(snapshot, history)) await store.complete(meta, published);
       return meta;
@@ -104,8 +108,8 @@ export class Sealing {
   }
 
   /**
-   * Stores the id of the current secret before any record is sealed with it: without the id, this store would seem to
-   * be written by another client.
+   * Stores the id of the current secret before any record is sealed (authenticated) with it. Without the id, it would
+   * seem that another client had written the records.
    * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {
@@ -116,8 +120,8 @@ export class Sealing {
   }
 
   /**
-   * Seals (authenticates) every record with the current secret, without a new generation. Writes the meta record last,
-   * because its seal states that all records are sealed.
+   * Seals (authenticates) every record with the current secret, without a new generation (complete rewrite of the
+   * store). Writes the meta record (the store's description) last, because its seal states that all records are sealed.
    * @returns whether this process still holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
@@ -141,8 +145,9 @@ export class Sealing {
   }
 
   /**
-   * Whether the meta record (the store's description) may be written. With a secret, writing seals it, and its seal
-   * states that all records are sealed. So it may not be written before they are.
+   * Whether this process is allowed to write the meta record (the store's description) now. With a secret, writing
+   * seals (authenticates) it, and its seal states that all records are sealed. So it must not be written before all
+   * records are sealed.
    */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);

@@ -17,13 +17,13 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
- * Deactivates ("holds back") each key and merchant of the database that has fewer rights and a later revision in the
- * source. Otherwise every key revoked since the backup would be valid again after a restore. The record stays inactive
- * until an operator reactivates it ("lift").
+ * Deactivates ("holds back") each key and merchant of the database that has fewer rights and a later revision (number
+ * of a change) in the source. Otherwise every key revoked since the backup would be valid again after a restore. The
+ * record stays inactive until an operator reactivates it ("lift").
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared revisions up to this one may exist twice, in the source and in the restored database, so they show
- * no order (see `laterRecords`); 0: no such revisions
+ * @param uncompared up to this revision, the source and the restored database might use the same number for different
+ * changes, so a comparison shows nothing (see `laterRecords`); 0: there are no such revisions
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -36,7 +36,7 @@ export async function holdBack(
   if (found.keys.length + found.merchants.length === 0) return 0;
   return makeChange(context, registryAuthor, async (change) => {
     const { transaction } = change;
-    // Reads the records again in the transaction, because they may have changed since the first read.
+    // Reads the records again in the transaction, because they might have changed since the first read.
     const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
     const events: NewEvent[] = [];
     const records: string[] = [];
@@ -74,14 +74,18 @@ function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'key
   return { kind, keyId: kind === 'key' ? id : null };
 }
 
-/** A record that an operator has reactivated, and the revision of that change, which gateways have to acknowledge. */
+/**
+ * A record that an operator has reactivated, and the revision (number) of that change, which gateways have to
+ * acknowledge (confirm).
+ */
 export interface Lifted {
   readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
   readonly revision: number;
 }
 
 /**
- * Reactivates a key or merchant that the registry deactivated after a restore, with its state in the restored database.
+ * Reactivates a key or merchant that the registry deactivated after a restore. Gives it the state that it had in the
+ * restored database.
  * @throws Refusal if the record is not held back
  */
 export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {
@@ -169,15 +173,19 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 }
 
 /**
- * Returns the status to store. A malformed record may have a status that the database would reject, which would stop
- * the comparison. `INACTIVE` replaces such a status.
+ * Returns the status to store. If the record in the source is ACTIVE, this is the database's own status, otherwise that
+ * of the source. `INACTIVE` replaces a malformed status of the source: the database would reject it, and the comparison
+ * would stop.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
   return statusForm.test(known) ? known : 'INACTIVE';
 }
 
-/** Returns the new time of the status change if the status changes; otherwise no column, so the stored time stays. */
+/**
+ * Returns the column with the new time of the status change. Returns no column if the status does not change, so that
+ * the stored time stays.
+ */
 function statusChange(
   before: { readonly status: string },
   status: string,

@@ -8,8 +8,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * A key whose record in the store, or in a gateway's report, has a later revision and fewer rights than its row in the
- * database.
+ * A key whose record in the store, or in a gateway's report, has a later revision (number of a change) and fewer rights
+ * than its row in the database.
  */
 export interface LaterKey {
   readonly row: StoredKey;
@@ -17,7 +17,8 @@ export interface LaterKey {
 }
 
 /**
- * A merchant whose record in the store, or in a gateway's report, has a later revision and fewer rights than its row.
+ * A merchant whose record in the store, or in a gateway's report, has a later revision (number of a change) and fewer
+ * rights than its row in the database.
  */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
@@ -25,10 +26,11 @@ export interface LaterMerchant {
 }
 
 /**
- * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because of a
- * change that the database lacks.
- * @param uncompared the restored database may have assigned revisions up to this one a second time, so comparing them
- * shows nothing. If a row has an unpublished change up to this revision, the entry counts as later
+ * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because the
+ * database lacks a change.
+ * @param uncompared the restored database might have assigned revisions (numbers of changes) up to this one a second
+ * time, so a comparison of such revisions shows nothing. If the row of an entry has an unpublished change up to this
+ * revision, the entry counts as later
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -62,7 +64,10 @@ export async function laterRecords(
   };
 }
 
-/** Returns the names of the entries that have an unpublished change (one in the outbox) up to this revision. */
+/**
+ * Returns the names of the entries with a change up to this revision (number) that is in the outbox (not yet written to
+ * the store).
+ */
 async function waitingNames(
   database: RegistryDatabase,
   entries: readonly StoreEntry[],

@@ -3,10 +3,10 @@ import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
-/** The maximum number of stored restores. Older ones are deleted. */
+/** The maximum number of restores of the database that are listed. Older ones are deleted from the list. */
 export const mostRestores = 100;
 const pageLength = 500;
-/** A gateway reports the inactive records that it knows. This is how long its report stays in the store: 24 hours. */
+/** How long a gateway's report of inactive records (whose status denies requests) stays in the store: 24 hours. */
 const reportMilliseconds = 86_400_000;
 
 /** Dependencies of the functions that handle a restored database. */
@@ -17,9 +17,9 @@ export interface RestoreOptions {
 }
 
 /**
- * Stores that the database was, or may have been, restored from a backup. It may lack all changes after its newest
+ * Stores that the database was certainly or possibly restored from a backup. It could lack all changes after its newest
  * event.
- * @param isCertain whether the store or a gateway has a change that the database lacks
+ * @param isCertain whether the restore is certain, because the store or a gateway has a change that the database lacks
  */
 export async function noteRestore({ database, clock }: RestoreOptions, isCertain: boolean): Promise<void> {
   const { newest } = await database
@@ -37,8 +37,10 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Deactivates each key and merchant that has fewer rights and a later revision in the store than in the database.
- * @param uncompared revisions up to this one may exist twice, see `holdBack`
+ * Deactivates each key and merchant that has fewer rights and a later revision (number of a change) in the store than
+ * in the database.
+ * @param uncompared up to this revision, a number can stand for different changes in the source and in the database,
+ * see `holdBack`
  * @param mayGoOn called between two pages; if it returns false, the function stops
  * @returns the number of deactivated records; null if it was stopped
  */
@@ -68,9 +70,10 @@ export async function holdBackFromStore(
 }
 
 /**
- * Deactivates each key and merchant that a gateway reports as inactive with a later revision than the database has.
- * Finally deletes the reports.
- * @param uncompared revisions up to this one may exist twice, see `holdBack`
+ * Deactivates each key and merchant that a gateway reports as inactive, if the report has a later revision (number of a
+ * change) than the database. Finally deletes the reports.
+ * @param uncompared up to this revision, a number can stand for different changes in the source and in the database,
+ * see `holdBack`
  * @returns the number of deactivated records
  */
 export async function holdBackFromReports(
@@ -95,9 +98,9 @@ export async function holdBackFromReports(
 }
 
 /**
- * Handles reports of inactive records that arrive after the rebuild, from gateways that could not reach the store
- * before. If no restore was found in the last 24 hours, the database lacks no changes, and the reports are only
- * deleted.
+ * Handles reports of inactive records (whose status denies requests) that arrive after the rebuild (rewrite of the
+ * store), from gateways that could not reach the store before. If no restore was found in the last 24 hours, the
+ * database lacks no changes, and the reports are only deleted.
  * @returns the number of deactivated records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {

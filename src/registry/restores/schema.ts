@@ -2,18 +2,18 @@ import Type, { type Static } from '../../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** A restore from a backup, and the period whose changes the database may lack. */
+/** A restore of the database from a backup, and the period whose changes the database could lack. */
 export const restoreSchema = Type.Object({
   /** When the registry detected the restore. */
   foundAt: moment,
   /**
-   * Time of the newest event in the database. Changes between this time and `foundAt` may be missing. Null if the
-   * database has no events.
+   * Time of the newest event in the database. Changes that were made between this time and `foundAt` could be missing.
+   * Null if the database has no events.
    */
   unknownSince: Type.Union([moment, Type.Null()]),
   /**
-   * True if the store or a gateway has a change that the database lacks. False if neither has such a change: the
-   * database may still be complete.
+   * True if the store or a gateway has a change that the database lacks. False if neither has such a change, so that
+   * the database could be complete.
    */
   certain: Type.Boolean(),
 });
@@ -29,7 +29,7 @@ export const heldBackSchema = Type.Object({
   merchantId: Type.String(),
   /** The deprecated name of `keyId` or, for a merchant, of `merchantId`. */
   id: Type.String({ deprecated: true, description: 'Read keyId instead or, for a merchant, merchantId.' }),
-  /** Where the later revision was found: `store`, or the instance id of a gateway. */
+  /** Where the later revision (number of the change) was found: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,
 });
