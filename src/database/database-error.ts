@@ -14,7 +14,9 @@ export const databaseConditions = {
 /** The name of a reason why a database is unusable. */
 export type DatabaseCondition = keyof typeof databaseConditions;
 
-/** The database cannot be opened, migrated or used. The message is one sentence that tells the operator what to do. */
+/**
+ * Thrown if the database cannot be opened, migrated or used. The message, one sentence, tells the operator what to do.
+ */
 export class DatabaseError extends OperatorError {
   readonly condition: DatabaseCondition;
 
@@ -74,8 +76,8 @@ export function postgresCondition(error: unknown): DatabaseCondition {
 }
 
 /**
- * Returns one sentence that tells the operator why PostgreSQL is unusable. It contains only host and database of the
- * URL.
+ * Returns one sentence that tells the operator why PostgreSQL is unusable. The sentence contains only the host and the
+ * database of the URL, because the rest can contain a password.
  */
 export function explainPostgresFailure(error: unknown, place: string): string {
   return `The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`;

@@ -53,15 +53,15 @@ export function sqlTime(milliseconds: number): SqlTime {
   return sql<number>`cast(${milliseconds} as bigint)`;
 }
 
-/** Adds milliseconds, which may be negative, to a time. */
+/** Adds milliseconds to a time. A negative number gives an earlier time. */
 export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime {
   return sql<number>`(${moment} + ${milliseconds})`;
 }
 
 /**
- * Takes a lock that several transactions can share, until the end of the transaction. Must be taken before row locks:
- * it may wait for `lastSequenceValue`, and a row lock would block other transactions meanwhile. SQLite needs no lock: a
- * write transaction locks the whole database.
+ * Takes a lock that several transactions can share, until the end of the transaction. Call this before the transaction
+ * locks rows: it can wait for `lastSequenceValue`, and a locked row would block other transactions during this wait.
+ * SQLite needs no lock: a write transaction locks the whole database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -70,8 +70,8 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 
 /**
  * Waits until no transaction holds the shared lock, then returns the last number of a column that `addSequence` added.
- * Rows that are added later under the lock have larger numbers. Null on SQLite, where only one transaction writes at a
- * time.
+ * Rows that are added later under the lock have larger numbers. Returns null on SQLite, which needs no such number:
+ * only one transaction writes at a time.
  */
 export async function lastSequenceValue<Tables>(
   database: Kysely<Tables>,
@@ -140,8 +140,8 @@ export function givenRows<Tables>(
 }
 
 /**
- * Deletes rows that a query finds, by `ctid` or `rowid`. Otherwise PostgreSQL might read the whole table for the
- * delete.
+ * Deletes the rows that a query finds. It identifies them by `ctid` or `rowid` (the position of a row in the table).
+ * With other columns, PostgreSQL could read the whole table for the delete.
  * @param found the rest of the query after its FROM; the table is named `found` there
  * @returns the number of deleted rows
  */

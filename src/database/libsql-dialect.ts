@@ -44,14 +44,17 @@ export class LibsqlDialect implements Dialect {
   }
 }
 
-/** SQLite can roll back a CREATE TABLE, so a migration that fails half-way changes nothing. */
+/** Lets Kysely run migrations in a transaction: SQLite can roll back a CREATE TABLE, so a failure changes nothing. */
 class TransactionalSchemaAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
 }
 
-/** Begins a write transaction, which the returned function must end, so that the next one can begin. */
+/**
+ * Begins a write transaction. After its end, the caller must call the returned function, which lets the next
+ * transaction begin.
+ */
 type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
@@ -92,7 +95,7 @@ class LibsqlDriver implements Driver {
       // Merges the WAL file into the database, which libsql otherwise does only after a garbage collection.
       this.#database.exec('pragma wal_checkpoint(truncate)');
     } catch {
-      // The disk may be full. Committed data then stays in the WAL file.
+      // The disk could be full. Committed data then stays in the WAL file.
     } finally {
       this.#database.close();
     }
@@ -100,8 +103,8 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Begins a write transaction, and retries while another program locks the file. The event loop and reads run in
-   * between. Only the first writer in the queue retries, so each writer gets its turn before its deadline.
+   * Begins a write transaction. If another program locks the file, retries until a deadline; in between, reads and the
+   * event loop run. Only the first writer in the queue retries, so each writer gets its turn before its deadline.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -109,7 +112,7 @@ class LibsqlDriver implements Driver {
     for (;;) {
       const endTurn = await this.#turns.take();
       try {
-        // Uses `exec`: a prepared statement that finds a locked file blocks COMMIT until it is garbage-collected.
+        // Uses `exec`: a prepared statement that finds a locked file blocks COMMIT until its garbage collection.
         withDatabaseErrors(() => {
           this.#database.exec('begin immediate');
         });
@@ -216,7 +219,7 @@ class LibsqlConnection implements DatabaseConnection {
   }
 }
 
-/** Whether to use a write transaction. Raw statements use none, because most pragmas have no effect in one. */
+/** Whether to use a write transaction. Raw statements use no transaction: most pragmas have no effect in one. */
 function mayWrite({ query }: CompiledQuery): boolean {
   return !SelectQueryNode.is(query) && !RawNode.is(query);
 }

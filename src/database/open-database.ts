@@ -29,7 +29,7 @@ export const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeco
  * @throws DatabaseError for an unsupported URL, or an SQLite file that cannot be opened
  */
 export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOptions): Kysely<Tables> {
-  // Error messages contain only the URL's scheme, because the rest may contain a password.
+  // Error messages contain only the URL's scheme, because the rest can contain a password.
   const [, scheme = '', rest = ''] = /^([a-z0-9+]*:)?(.*)$/is.exec(url) ?? [];
   if (scheme === 'sqlite:' && rest !== '') return new Kysely<Tables>({ dialect: openSqlite(rest) });
   if (scheme === 'postgres:' || scheme === 'postgresql:') {
@@ -55,7 +55,7 @@ const lockWaitMilliseconds = 5000;
 
 /**
  * Checks that these migrations can update the database. Changes nothing.
- * @param missing error for a database without migrations; null accepts a new database
+ * @param missing the error to throw for a database without migrations; null accepts a new database
  * @throws DatabaseError if the database has an unknown migration or an encoding other than UTF-8
  */
 async function requireKnown<Tables>(
@@ -199,7 +199,7 @@ export async function checkDatabase(options: MigratedOptions, migrations: Migrat
 }
 
 /**
- * Returns the error to throw for a database without tables; null if the tables may be created.
+ * Returns the error to throw for a database without tables; null if the program is allowed to create them.
  * @throws DatabaseError if an SQLite file is missing but must exist
  */
 function requireFile(options: MigratedOptions): DatabaseError | null {
@@ -209,7 +209,7 @@ function requireFile(options: MigratedOptions): DatabaseError | null {
   return missing;
 }
 
-/** Returns the error for a missing or empty database; null if it may be created. */
+/** Returns the error for a missing or empty database; null if the program is allowed to create it. */
 function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | null {
   if (existingOf === undefined || url === 'sqlite::memory:') return null;
   const file = sqliteFileOf(url);
@@ -227,11 +227,11 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** How long a successful test write is reused. Each one flushes the disk, and `/readyz` requests need no token. */
+/** How long a successful test write is reused: each one flushes the disk, and anybody can request `/readyz`. */
 const writtenMilliseconds = 1000;
 /**
- * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. Writes of
- * requests wait longer and may still succeed.
+ * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. The write
+ * of a request waits longer, so it can succeed although the probe failed.
  */
 const lockedMilliseconds = 1000;
 
@@ -269,8 +269,9 @@ export class WriteProbe {
 }
 
 /**
- * After a failover, a PostgreSQL standby still accepts reads. It rejects this update, which changes no row; that closes
- * the connection, so the next one can reach the primary. No migration locks this table.
+ * Runs an update that changes no row, to find out whether PostgreSQL accepts writes. After a failover, a standby
+ * accepts reads, but rejects the update. The rejection closes the connection, so the next one can reach the primary. No
+ * migration locks this table.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);

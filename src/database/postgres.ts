@@ -12,11 +12,11 @@ export interface PoolOptions {
 }
 
 /**
- * By how much the client's statement timeout exceeds the server's. The client needs its own, because a vanished server
- * enforces no timeout.
+ * By how much the client's statement timeout exceeds the server's. The client needs a timeout of its own, because a
+ * server that has vanished does not enforce its timeout.
  */
 const graceMilliseconds = 2000;
-/** Ends the open transaction of a hung process, so that it does not block other writers for longer. */
+/** How long a transaction can be idle before the server ends it. Otherwise a hung process would block other writers. */
 const idleTransactionTimeoutMilliseconds = 10_000;
 
 /**
@@ -48,7 +48,7 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
   return new PostgresDialect({ pool: withDatabaseErrors(pool, place) });
 }
 
-/** Sets the timeouts with a statement, because a pooler rejects connections that set them in startup parameters. */
+/** Sets the timeouts with a statement, because a pooler rejects connections with timeouts in startup parameters. */
 async function limitTimes(client: pg.ClientBase, statementTimeout: number): Promise<void> {
   await client.query(
     `set statement_timeout = ${statementTimeout}; set idle_in_transaction_session_timeout = ${idleTransactionTimeoutMilliseconds}`,
@@ -87,7 +87,7 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
 
 /**
  * SQLSTATEs of transient failures: the server is unavailable, overloaded, stopping, too slow or read-only after a
- * failover, or it resolved a deadlock. The same statement may succeed later.
+ * failover, or it resolved a deadlock. The same statement can succeed later.
  */
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
@@ -119,7 +119,7 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // Fail at once: a statement would wait behind the one that timed out.
+    // Fails at once: on this connection, a new statement would wait for the end of the one that timed out.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
@@ -143,7 +143,7 @@ function isClientFault(error: unknown): boolean {
 
 /**
  * How many comparisons of server process ids must find no sharing. Other busy clients can hide that a pooler shares
- * connections: with eight of them, one comparison in four missed it.
+ * connections: with eight of them, one comparison in four missed the sharing.
  */
 const comparedConnections = 25;
 

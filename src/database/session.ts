@@ -31,8 +31,8 @@ const firstPauseMilliseconds = 500;
 const longestPauseMilliseconds = 30_000;
 
 /**
- * Enables TCP keepalives on the server, so that it soon releases the lock of a machine that vanished. By default the
- * server keeps such a connection for two hours.
+ * SQL that enables TCP keepalives on the server, so that the server soon releases the lock of a machine that vanished.
+ * By default the server keeps such a connection for two hours.
  */
 const detectVanishedClient =
   'set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3';
@@ -65,7 +65,7 @@ class PostgresSession implements DatabaseSession {
         this.#holds ? [] : [lockName],
       );
       this.#failures = 0;
-      // The connection may have broken during the query: `#client` is then null or a newer connection.
+      // The connection could have broken during the query: `#client` is then null or a newer connection.
       return (this.#holds = this.#client === client && rows[0]?.taken === true);
     } catch {
       this.#failures += 1;
@@ -87,7 +87,7 @@ class PostgresSession implements DatabaseSession {
     try {
       await client?.query('select pg_advisory_unlock(hashtextextended($1, 0))', [lockName]);
     } catch {
-      void this.#drop(client); // the server may still hold the lock
+      void this.#drop(client); // the server could still hold the lock
     }
   }
 
@@ -170,8 +170,8 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Create the file only if it is missing: creating also closes it, and the kernel then releases all locks that
-      // this process has on the file.
+      // Creates the file only if it is missing: the creation also closes the file, and the kernel then releases all
+      // locks that this process has on it.
       if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);
@@ -180,8 +180,8 @@ class SqliteSession implements DatabaseSession {
       connection.exec('begin exclusive');
       if (inode !== null && inode === inodeOf(this.#location)) return { connection, inode };
     } catch {
-      // Another process has the lock, or the file is unusable. The lease in the database still excludes other
-      // processes.
+      // Another process has the lock, or the file is unusable. The lease (a row with the name of the writing process)
+      // excludes other processes even without the lock.
     }
     connection?.close();
     return null;

@@ -6,8 +6,8 @@ import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
 /**
- * How long opening the database waits for a locked file. Later statements do not wait here, because this wait blocks
- * the event loop.
+ * How long the opening of the database waits for a locked file. Later statements do not wait in SQLite, because such a
+ * wait blocks the event loop.
  */
 const openingTimeoutMilliseconds = 5000;
 
@@ -33,8 +33,8 @@ function createDirectory(directory: string): void {
 }
 
 /**
- * Creates a file that only this user can read. SQLite itself would let every local user read payouts and merchants. Its
- * WAL files inherit the mode.
+ * Creates a file that only this user can read. If SQLite created the file, every local user could read the payouts and
+ * merchants in it. Its WAL files inherit the mode.
  */
 export function createPrivateFile(location: string): void {
   closeSync(openSync(location, 'a', 0o600));
@@ -68,8 +68,8 @@ function explain(error: unknown, location: string): string {
 }
 
 /**
- * Copies an SQLite database that may be in use into a new file. The copy is a consistent snapshot that only this user
- * can read. It gets its final name only when it is completely on disk.
+ * Copies an SQLite database into a new file, even if the database is in use. The copy is a consistent snapshot that
+ * only this user can read. It gets its final name only when it is completely on disk.
  * @param source path of the database
  * @param target path of the new file, in an existing directory
  * @throws DatabaseError when the database is missing, the target exists, or the copy fails

@@ -9,7 +9,7 @@ export const actorForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._@:+-]{
 
 /**
  * Returns the name of the person or program that makes a change: the `x-actor` header, or `admin` without the header.
- * The name is not authenticated, because each client with the token may send any name.
+ * The name is not authenticated, because each client with the token can send any name.
  * @throws Refusal 400 for an invalid name
  */
 export function actorOf({ headers }: FastifyRequest): string {

@@ -14,8 +14,8 @@ type CounterValues<Label extends string> = readonly {
 }[];
 
 /**
- * Prometheus metrics of an API, at `/metrics`. Labels are only declared routes, methods and statuses. So clients cannot
- * create new time series, and no label contains a merchant or a key.
+ * Prometheus metrics of an API, at `/metrics`. The only label values are declared routes, methods and statuses. So
+ * clients cannot create new time series, and no label contains a merchant or a key.
  */
 export class ApiMetrics {
   readonly #registry = new Registry();

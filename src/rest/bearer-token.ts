@@ -10,7 +10,7 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]+$/;
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
 
 /**
- * Reads the administrators' bearer token from a file, without surrounding white space.
+ * Reads a bearer token from a file, without surrounding white space.
  * @param option the configuration option that names the file
  * @throws OperatorError if the file cannot be read or has no valid token
  */
@@ -32,7 +32,7 @@ export async function readToken(
   return token;
 }
 
-/** Returns the bearer token of an authorization header; null without one. */
+/** Returns the bearer token in an authorization header; null if the header is missing or has no bearer token. */
 export function bearerTokenIn(header: string | undefined): string | null {
   return headerForm.exec(header ?? '')?.groups?.token ?? null;
 }
@@ -49,7 +49,7 @@ export function isIpRange(text: string): boolean {
   return parseIpRange(text) !== null;
 }
 
-/** Whether a token may be used from an address. @param sources addresses and CIDRs; null for all */
+/** Whether a token is valid from an address. @param sources addresses and CIDRs from which it is valid; null for all */
 export function isFrom(sources: readonly string[] | null, address: string | null): boolean {
   if (sources === null) return true;
   const parsed = parseIpAddress(address ?? '');

@@ -14,7 +14,7 @@ const messages: Readonly<Record<number, string>> = {
   415: 'Content-Type must be application/json',
 };
 
-/** Value of `retry-after` in a 503, which means that the database is unavailable or this process is stopping. */
+/** Value of `retry-after` in a 503. This status means that the database is unavailable or this process is stopping. */
 const retryAfterSeconds = 1;
 
 /** Sends an error response for every error. Unexpected errors are logged, because clients do not get their details. */
@@ -24,7 +24,7 @@ export function respondToErrors(app: FastifyInstance, logger: Logger | undefined
   });
 }
 
-/** Sends the response for one error, even before a route is found. */
+/** Sends the response for one error. Also works for a request for which no route was found yet. */
 export function respondToError(
   error: FastifyError | Refusal,
   request: FastifyRequest,
@@ -51,7 +51,7 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the response is 503, which a
-  // client may retry, and not 500.
+  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the response is 503, after
+  // which a client can retry, and not 500.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

@@ -4,8 +4,8 @@ import { Refusal } from './refusal.js';
 const longestReason = 200;
 
 /**
- * Returns the reason of a request (`x-reason`), which clients send percent-encoded, because a header holds only ASCII
- * reliably. Null without a reason.
+ * Returns the reason in the header `x-reason`; null without a reason. Clients send it percent-encoded, because a header
+ * can contain only ASCII reliably.
  * @throws Refusal 400 for a malformed reason
  */
 export function reasonIn(text: string | readonly string[] | undefined): string | null {

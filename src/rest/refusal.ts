@@ -1,6 +1,6 @@
 import { failure, type Problem } from './envelope.js';
 
-/** Default failure codes by status. A 401 has no code, because the spec defines its exact body. */
+/** Default failure codes by status. A 401 has no code, because the API's specification defines its exact body. */
 const codesByStatus: Readonly<Record<number, string>> = {
   400: 'bad_request',
   403: 'forbidden',
@@ -40,7 +40,8 @@ export class Refusal extends Error {
   }
 
   /**
-   * Creates a 404, both for a missing record and for one of another merchant, so that clients cannot tell them apart.
+   * Creates a 404. A missing record and a record of another merchant give the same 404, so that clients cannot
+   * distinguish these cases.
    */
   static notFound(what: string): Refusal {
     return new Refusal(404, `${what} not found`);
@@ -51,7 +52,7 @@ export class Refusal extends Error {
     return new Refusal(422, problems[0].message, problems, code);
   }
 
-  /** Creates a 503: this process cannot handle the request now, but may soon. */
+  /** Creates a 503: this process cannot handle the request now, but a later attempt could succeed. */
   static unavailable(): Refusal {
     return new Refusal(503, 'Service unavailable');
   }

@@ -39,16 +39,19 @@ export const idParams = Type.Object({ id: Type.String() });
 export interface ServerOptions {
   readonly logger?: Logger | undefined;
   /**
-   * Called for each request whose header section is too large, with the client's address. No Fastify hook runs for it.
+   * Called for each request whose header section is too large, with the client's address. No Fastify hook runs for such
+   * a request.
    */
   readonly onOversized?: (address: string | null) => void;
-  /** TLS settings of the listener; the app closes them. If null or omitted, the API uses plain HTTP. */
+  /** TLS settings of the listener, which the app closes at its end. If null or omitted, the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
 }
 
 /** Options of an API with JSON bodies and one response format. */
 export interface RestOptions extends ServerOptions {
-  /** Adds the hook that authenticates requests, before unknown paths are rejected and before the body is read. */
+  /**
+   * Adds the hook that authenticates requests. The hook runs before unknown paths are rejected and the body is read.
+   */
   readonly admit: (app: FastifyInstance) => void;
 }
 
@@ -74,7 +77,7 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
     ...(tls === null ? {} : { https: tls.options }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
-    // Fastify's own 503 would not have the JSON format of all other responses.
+    // Turns off Fastify's own 503, which would not have the JSON format of all other responses.
     return503OnClosing: false,
     routerOptions: { maxParamLength: longestId },
     genReqId: () => randomUUID(),
@@ -96,7 +99,7 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
 
 /**
  * Makes an app, or one part of it that has a prefix, an API with JSON bodies. Routes must be added to the result in the
- * same event-loop turn.
+ * same event-loop turn: the rejection of unsupported methods knows only these routes.
  * @param admit adds the hook that authenticates requests
  */
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
@@ -112,8 +115,8 @@ export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): Re
 }
 
 /**
- * Rejects requests that were pipelined behind one in progress, during shutdown. Fastify closes the connection after the
- * response.
+ * During shutdown, rejects requests that a client has pipelined behind a request in progress. Fastify closes the
+ * connection after the response.
  */
 function refuseWhileStopping(app: FastifyInstance): void {
   let isStopping = false;
@@ -187,7 +190,7 @@ declare module 'fastify' {
   }
 }
 
-/** Node emits CONNECT requests as a separate event, so no route can receive them. */
+/** The only method without a route: Node emits CONNECT requests as a separate event, so no route could receive them. */
 const tunnelMethod = 'CONNECT';
 
 /**
@@ -241,8 +244,8 @@ class ParserErrors {
   /** Sends the error response. Fastify calls it as its option `clientErrorHandler`. */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
     if (error.code === headersTooLarge) this.#onOversized?.(plainAddress(socket.remoteAddress));
-    // While an earlier request has no response yet, the client would take this error for its response. That request may
-    // have moved money, so the connection is only closed.
+    // If an earlier request has no response yet, the client would take this error for the response to that request.
+    // That request could have moved money, so the connection is closed without a response.
     if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
     socket.destroy(error);
   };

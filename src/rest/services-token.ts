@@ -2,7 +2,7 @@ import Type, { type Static } from '../typebox/typebox.js';
 
 /**
  * Permissions for the wallets of the services. The registry decides which operator has which permission, and each route
- * of the services requires one of them.
+ * of the services' API for operators requires one of them.
  */
 export const walletPermissions = ['wallets:read', 'wallets:write', 'wallets:fund'] as const;
 
@@ -19,7 +19,7 @@ export const servicesToken = {
   longestSeconds: 300,
 } as const;
 
-/** A movement of money into a wallet that another administrator has approved. The amount is in minor units. */
+/** A funding: a movement of money into a wallet. Above a limit, it needs approval. The amount is in minor units. */
 export const fundingSchema = Type.Object({
   walletId: Type.String({
     pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
@@ -38,7 +38,7 @@ export const fundingSchema = Type.Object({
   }),
 });
 
-/** A movement of money into a wallet that needs approval. */
+/** A funding: a movement of money into a wallet. */
 export type Funding = Static<typeof fundingSchema>;
 
 /**

@@ -9,7 +9,7 @@ import Type, { Compile } from '../typebox/typebox.js';
  */
 export type Environment = 'live' | 'test';
 
-/** The merchant and environment whose records a request may access. */
+/** The merchant and environment whose records a request is allowed to access. */
 export interface Tenant {
   readonly merchantId: string;
   readonly environment: Environment;
@@ -28,12 +28,14 @@ export interface AssertionVerifier {
 
 /** Options of the verifier of assertions (signed JWTs that name the merchant). */
 export interface VerifierOptions {
-  /** Finds the public key with which the gateway signed an assertion. */
+  /** A function that finds the public key with which the gateway signed an assertion. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
   /** Returns the name of the upstream to which the gateway routes a path; null if no route matches. */
   readonly upstreamOf: (path: string) => string | null;
-  /** The same `aud` value that gateways of the previous release sign for every upstream. Null: it is rejected. */
+  /**
+   * The `aud` value that gateways of the previous release use for every upstream; null: such assertions are rejected.
+   */
   readonly formerAudience: string | null;
   readonly clock: { now(): number };
 }

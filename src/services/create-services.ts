@@ -32,8 +32,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   /** Version and configuration digest of the running program, which the metrics show. */
   readonly build?: ApiBuild | undefined;
   /**
-   * Verifies that requests come from the gateway. With null, requests from loopback with a local Host header are
-   * trusted.
+   * The verifier of requests, which accepts only those from the gateway. With null, requests from loopback with a local
+   * Host header are trusted.
    */
   readonly assertions: AssertionVerifier | null;
   /**
@@ -41,7 +41,7 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
    * loopback name.
    */
   readonly hosts?: ReadonlySet<string>;
-  /** Limits each merchant's share of the connections; null for SQLite, which has a single connection. */
+  /** The limit of each merchant's share of the database connections; null for SQLite, which has a single connection. */
   readonly connections: FairConnectionShares | null;
   /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;

@@ -7,7 +7,10 @@ interface FailureCode {
   readonly message: string;
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
-  /** True: the code is returned by the operations that list it. Absent: by every operation that can return `status`. */
+  /**
+   * True: only operations that list the code can return it. Absent: each operation that can return `status` can return
+   * the code.
+   */
   readonly isSpecial?: true;
 }
 

@@ -2,7 +2,7 @@ import { DatabaseError } from '../database/database-error.js';
 import type { PoolOptions } from '../database/postgres.js';
 import type { Timers } from './periodic-task.js';
 
-/** The size of the connection pool, and how long a request may wait for a connection. */
+/** The size of the connection pool, and how long a request waits for a connection before it fails. */
 export interface FairConnectionsOptions {
   readonly pool: Pick<PoolOptions, 'maxConnections' | 'connectTimeoutSeconds'>;
   readonly timers: Timers;
@@ -10,8 +10,8 @@ export interface FairConnectionsOptions {
 
 /**
  * Limits each merchant's share of the connection pool. Otherwise one merchant's requests that wait for locks could take
- * all connections. A merchant may take a connection only while it uses fewer connections than are free. So a single
- * merchant gets half, two get a third each, and one connection always stays free.
+ * all connections. A merchant is allowed to take a connection only if it uses fewer connections than are free. So a
+ * single merchant gets at most half, two merchants get a third each, and one connection always stays free.
  */
 export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;
@@ -26,7 +26,7 @@ export class FairConnectionShares {
   }
 
   /**
-   * Runs `act` once the merchant may take a connection. `act` must use only one connection at a time.
+   * Runs `act` once the merchant is allowed to take a connection. `act` must use only one connection at a time.
    * @throws DatabaseError if the merchant gets no connection within `connectTimeoutSeconds`
    */
   async use<Result>(merchantId: string, act: () => Result | Promise<Result>): Promise<Result> {
@@ -84,7 +84,8 @@ export class FairConnectionShares {
   }
 
   /**
-   * Lets waiting requests proceed while connections allow it, first those of the merchant with the fewest connections.
+   * Lets waiting requests proceed as long as connections are available. Requests of the merchant that uses the fewest
+   * connections come first.
    */
   #letIn(): void {
     for (;;) {

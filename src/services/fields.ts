@@ -47,7 +47,8 @@ export const recordParams = Type.Object({ id: describedAs(Type.String(), uuid) }
 export const timestamp = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 /**
- * The reference that the services assign. A payout has the same reference as the transaction that debited its wallet.
+ * The reference that the services assign to a transaction. A payout has the same reference as the transaction that
+ * debited its wallet.
  */
 export const serviceReference = Type.String({
   description: 'Assigned by the service; a payout and the transaction that debited the wallet have the same reference',
@@ -61,8 +62,8 @@ export function textOrNull(example: string | null, description?: string) {
 }
 
 /**
- * Creates the schema of a field that may be absent or null, with the same meaning: clients send null for fields that
- * they do not set.
+ * Creates the schema of a field that can be absent or null. Null means the same as an absent field, because some
+ * clients send null for fields that they do not set.
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {

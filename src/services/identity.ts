@@ -10,8 +10,8 @@ const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 
 /**
  * Accepts only requests that the gateway forwarded for a merchant. With `assertions`, a request must have the gateway's
- * signed assertion; otherwise it must come from loopback with a local Host. Other clients are rejected before unknown
- * paths are, so they cannot find out which paths exist.
+ * signed assertion; otherwise it must come from loopback with a local Host header. Other requests are rejected before
+ * unknown paths are, so that their clients cannot find out which paths exist.
  * @param assertions verifier of the gateway's signed assertions, or null
  * @param hosts lower-case names of this machine besides the loopback names
  */
@@ -47,8 +47,8 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 
 /**
  * Checks the Host header against DNS rebinding: an attacker's host name resolves to this machine, and the browser sends
- * that name. Open routes, such as `/livez`, also accept an IP address or no Host. Probes and sidecars send these, and a
- * browser under attack cannot.
+ * that name. Open routes, such as `/livez`, also accept an IP address or no Host. Probes and sidecars send such
+ * requests, but a browser under this attack cannot.
  */
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);

@@ -10,9 +10,7 @@ export interface Timers {
 export interface PeriodicTaskOptions {
   /** The task's name in the log. */
   readonly name: string;
-  /**
-   * Does a part of the work. Resolves with true if more work may be due, so that it is called again without a pause.
-   */
+  /** Does a part of the work. Resolves with true if more work could be due. It is then called again without a pause. */
   readonly act: () => Promise<boolean>;
   readonly pauseMilliseconds: number;
   readonly timers: Timers;

@@ -13,7 +13,7 @@ export interface RouteContext {
   readonly bank: BankOptions;
   /**
    * Idempotency keys of the requests in progress in this process, each with its merchant and environment. A further
-   * request with one of them gets a 409.
+   * request with one of these keys gets a 409.
    */
   readonly running: Set<string>;
 }

@@ -38,7 +38,7 @@ export function ownerColumns({ merchantId, environment }: Tenant) {
 }
 
 // PostgreSQL numbers a record when it is inserted, but shows the record only after the commit. So a record with a lower
-// number may appear later, among records that a client has already read. A paged export would then miss one record and
+// number can appear later, among records that a client has already read. A paged export would then miss one record and
 // repeat another.
 
 /**
@@ -52,7 +52,8 @@ export async function lockListForInsert(transaction: ServicesDatabase, tenant: T
 
 /**
  * Waits until no transaction inserts into the merchant's lists. After that, returns the last number assigned in the
- * table; null on SQLite. Later records get larger numbers, so a list up to this number is complete.
+ * table. Later records get larger numbers, so a list up to this number is complete. Returns null on SQLite, where each
+ * list is complete.
  */
 export function lastCompleteNumber(
   database: ServicesDatabase,

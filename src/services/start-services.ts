@@ -39,7 +39,7 @@ export interface StartOptions extends Omit<
 
 /** Options of the operators' API and its listener; port 0 means any free port. */
 export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'administrators' | 'tls'> & {
-  /** Where the events of changes are sent. Null or omitted: no events are stored. */
+  /** Sends the events of changes to the registry. Null or omitted: no events are stored. */
   readonly trail?: Trail | null;
   readonly host: string;
   readonly port: number;
@@ -50,7 +50,7 @@ export interface RunningServices {
   readonly url: string;
   /** URL of the operators' API; null without that API. */
   readonly operatorsUrl: string | null;
-  /** Stays open until `close()` is called. */
+  /** The database, which stays open until `close()` is called. */
   readonly database: ServicesDatabase;
   /**
    * Checks the certificate files of the operators' API now. The promise resolves when changed files are in use or were
@@ -168,8 +168,8 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
 /**
- * How far the database clock may advance beyond real time between two calls of `forget`, such as after a small
- * correction.
+ * By how much the database clock can get ahead of real time between two calls of `forget` before this counts as a jump.
+ * Small corrections of the clock do not count.
  */
 const toleranceMilliseconds = 60_000;
 
@@ -190,8 +190,8 @@ export class StoredResponsePurge {
   }
 
   /**
-   * Purges one batch; resolves with true if more may remain. The first call purges nothing; it records the clocks, with
-   * which the second call detects a jump.
+   * Purges one batch; resolves with true if more could remain. The first call purges nothing; it records the clocks,
+   * with which the second call detects a jump.
    */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;

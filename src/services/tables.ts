@@ -17,7 +17,7 @@ interface WalletRow extends OwnedRow {
   balance: number;
   /** 1 or 0, because SQLite has no booleans. */
   is_default: number;
-  /** Name of the operator who created the wallet; null for a wallet that is older than the ledger. */
+  /** Name of the operator who created the wallet; null for a wallet that a release without a ledger created. */
   created_by: string | null;
 }
 
@@ -60,8 +60,9 @@ interface TransactionRow extends OwnedRow {
   counter_account: Generated<'float' | 'payouts'>;
   reference: string;
   balance_after: number;
-  /** Why and by which operator (`actor`) the money was moved; both null for a payout. */
+  /** Why an operator moved the money; null for a payout. */
   reason: string | null;
+  /** The name of the operator who moved the money; null for a payout. */
   actor: string | null;
 }
 
@@ -72,12 +73,15 @@ interface CustomerRow extends OwnedRow {
   first_name: string;
   last_name: string;
   phone: string | null;
-  /** The text that a search matches, in lower case, because neither database converts the case of all letters. */
+  /**
+   * The text that a search matches, in lower case, because neither SQLite nor PostgreSQL converts the case of all
+   * letters.
+   */
   search_text: string;
   updated_at: number;
 }
 
-/** The list position of a deleted customer, for clients that are still paging through the list. */
+/** The list position of a deleted customer, for clients that are paging through the list. */
 interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   id: string;
   sequence: number;

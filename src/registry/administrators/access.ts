@@ -14,7 +14,7 @@ import { announcedMilliseconds } from './tokens.js';
 /** What a route requires of its caller. */
 export interface Access {
   readonly permission: Permission;
-  /** Further permissions that the caller needs to send certain fields of the body, by field name. */
+  /** Further permissions, by field name: a caller who sends the field in the body needs the permission. */
   readonly fields?: Readonly<Record<string, Permission>>;
   /**
    * How the route limits members (administrators of one merchant) to that merchant. Omitted: members get a 404.
@@ -23,11 +23,11 @@ export interface Access {
    * - `own`: the route concerns only the caller.
    */
   readonly merchant?: 'id' | 'keyId' | 'list' | 'own';
-  /** Whether a person in the console must have signed in again a few minutes ago, because the route shows a secret. */
+  /** Whether the console requires a recent sign-in, because the route shows a secret, gives rights or moves money. */
   readonly isProven?: true;
   /**
-   * The kind of data that the route shows. Once an hour for each administrator and merchant, a read of this data is
-   * stored as an event.
+   * The kind of data that the route shows. An administrator's first read of this kind in each hour is stored as an
+   * event, separately for each merchant.
    */
   readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
@@ -44,8 +44,8 @@ declare module 'fastify' {
     /** The authenticated caller. Null only in a route that is open (needs no credential). */
     caller: Caller | null;
     /**
-     * Whether the credential is still valid, for the same merchant and with the permission of the route. An open stream
-     * checks this repeatedly.
+     * Checks the request's credential again. Resolves to true if it is valid, for the same merchant and with the
+     * route's permission. An open stream of events calls this repeatedly, so that a revocation ends the stream.
      */
     isStillAllowed: () => Promise<boolean>;
   }
@@ -80,8 +80,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (request.routeOptions.config.isOpen === true) return;
       request.caller = await identify(request, reply, options);
       const { is404, routeOptions } = request;
-      // Does nothing for unknown paths and methods. They get their own error, but only after authentication, because it
-      // reveals which paths exist.
+      // Checks no permission for unknown paths and methods, which get their own error later. That error comes only
+      // after authentication, because it reveals which paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
@@ -108,7 +108,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Tokens of sign-ins (`session:`) get no such header: they always expire soon, and the commands renew them.
+    // Tokens of sign-ins (`session:`) always expire soon, and the command-line tool renews them. So they get no header.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -135,7 +135,7 @@ async function isStillAllowed(request: FastifyRequest, { credentials, clock }: A
 }
 
 /**
- * Stores the event of a failed sign-in.
+ * Stores the event of a failed sign-in, or only counts it if the client's IP address has too many.
  * @throws Refusal 429 if the client's IP address has too many failed sign-ins
  */
 export async function recordFailure(
@@ -182,7 +182,7 @@ async function authorise(
 
 /**
  * Requires that the caller has a permission, and gave a reason if the use of this permission requires one. Stores an
- * event before it throws.
+ * event about a refused request before it throws.
  * @throws Refusal 403 or 400
  */
 export async function requirePermission(
@@ -199,7 +199,7 @@ export async function requirePermission(
 
 /**
  * Requires that a person in the console has signed in again a few minutes ago. Otherwise an unattended browser or a
- * stolen session would be enough to get keys. Stores an event before it throws.
+ * stolen session would be enough to get keys. Stores an event about a refused request before it throws.
  * @throws Refusal 403
  */
 export async function requireProof(
@@ -225,8 +225,8 @@ export function isProvenRecently({ session }: Caller, now: number): boolean {
 }
 
 /**
- * Returns the merchant that a request concerns; undefined if the merchant or key does not exist, or the route names
- * neither.
+ * Returns the id of the merchant in the path, or of the merchant that owns the key in the path. Undefined if the key
+ * does not exist, or if the path names neither a merchant nor a key.
  */
 async function merchantIn(
   { params }: FastifyRequest,
@@ -281,7 +281,7 @@ async function recordRefusal(request: FastifyRequest, needs: string, attempts: A
   );
 }
 
-/** Runs an operation and returns its result. If it throws a RefusedRight, stores the event of the refused request. */
+/** Runs an operation. If it throws a RefusedRight (the caller lacks a right), stores an event before it rethrows. */
 export async function recordingRefusals<Result>(
   request: FastifyRequest,
   attempts: Attempts,

@@ -7,8 +7,9 @@ import type { Clock, Timers } from '../../gateway/store-ports.js';
 import { FirstReads } from '../../rest/trail/first-reads.js';
 import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
 
-/** Limit of failed sign-ins from one IP address, and the length of its time window. */
+/** Length of the time window of each limit in this file. */
 const windowMilliseconds = 60_000;
+/** Limit of failed sign-ins from one IP address within the time window. */
 const mostFailures = 20;
 /**
  * Limit of stored events per minute about failed sign-ins and refused requests, from all addresses together. Without
@@ -29,7 +30,7 @@ interface AttemptOptions {
   readonly timers: Timers;
 }
 
-/** Counts failed sign-ins, and stores events about failed sign-ins and refused requests within limits. */
+/** Counts failed sign-ins. Stores events about failed sign-ins and refused requests, up to a limit per minute. */
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
@@ -51,7 +52,7 @@ export class Attempts {
 
   /**
    * Counts a failed sign-in from an IP address.
-   * @returns the seconds after which the address may try again; null while it is within its limit
+   * @returns the seconds after which the address is allowed to try again; null if it has not exceeded its limit
    */
   failed(source: string): number | null {
     const now = this.#clock.now();
@@ -64,17 +65,16 @@ export class Attempts {
   }
 
   /**
-   * Counts a sign-in that was rejected before its credential was checked, because the address sends too many or the
-   * provider is unavailable. Stores one event per address and minute with the count, because single events could fill
-   * the database.
+   * Counts a sign-in that was rejected because there were too many, or because the provider was unavailable. Stores
+   * only one event per address and minute, with the count: an event for each sign-in could fill the database.
    */
   refused(code: string, author: Author): void {
     this.#refusals.add(author.source ?? '', code, author);
   }
 
   /**
-   * Stores an event about an attempt. Beyond the limit, the attempt is only counted. The next stored event contains the
-   * number of omitted attempts.
+   * Stores an event about an attempt (a failed sign-in or a refused request). Above the limit per minute, only counts
+   * the attempt. The next stored event contains the number of omitted attempts.
    * @param attempts how many attempts the event represents
    */
   async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
@@ -91,7 +91,9 @@ export class Attempts {
     await this.#store({ ...event, after }, author, now);
   }
 
-  /** Stores the event of a read, if it is this administrator's first read of this merchant's data within the hour. */
+  /**
+   * Stores the event of a read if this administrator has not yet read this kind of data of the merchant in this hour.
+   */
   recordRead(what: string, merchantId: string, author: Author): void {
     const now = this.#clock.now();
     const event = { action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } } as const;
@@ -99,7 +101,7 @@ export class Attempts {
     if (storing !== null) this.#track(storing);
   }
 
-  /** Stores the counted refusals, and waits until all started writes of events have ended. */
+  /** Stores the counted refused sign-ins, and waits until all started writes of events have ended. */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);
   }
@@ -109,7 +111,7 @@ export class Attempts {
     for (const counted of all) {
       const after = countedState(counted);
       const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
-      // While the database is unavailable, only adds up the refusals. The next stored event contains their number.
+      // As long as the database is unavailable, only adds up the refusals. The next stored event contains their number.
       if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
       if (isAway) this.#omitted += after.refusals;
     }

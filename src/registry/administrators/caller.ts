@@ -8,20 +8,20 @@ import { digestOf, isTokenText } from './token-text.js';
 /** The administrator that makes a request. */
 export interface Caller {
   readonly name: string;
-  /** Null for the shared token of `registry.tokenFile`. */
+  /** The id of the administrator; null for the shared token of `registry.tokenFile`. */
   readonly administratorId: string | null;
   readonly tokenId: string | null;
   /** The credential that proved the identity: `bootstrap` (the shared token), `token:ID` or `session:ID`. */
   readonly proof: string;
-  /**
-   * The roles that the credential grants now: roles of the administrator, within the limits of the token or session.
-   */
+  /** The caller's roles now: those of the administrator, except roles that the token or session does not permit. */
   readonly roles: readonly string[];
   /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
-  /** The id of the other administrator who issued the token and so may know it; null if no other administrator did. */
+  /**
+   * If another administrator issued the token, the id of that administrator, who could know the token. Otherwise null.
+   */
   readonly issuedBy: string | null;
-  /** The only merchant that the caller may see, as its member; null for administrators of the platform. */
+  /** The id of the only merchant that a member sees; null for administrators of the platform, who see all merchants. */
   readonly merchantId: string | null;
   /** The addresses and CIDRs from which the credential is valid; null for all. */
   readonly sources: readonly string[] | null;
@@ -35,7 +35,7 @@ export interface Caller {
 export interface CallerSession {
   readonly id: string;
   readonly createdAt: number;
-  /** When the person last signed in at the provider or with a link; null if the provider did not say. */
+  /** When the person last signed in at the provider or with a link; null if the provider did not send the time. */
   readonly provenAt: number | null;
   /**
    * Until when the sign-in at `provenAt` is recent enough to create keys and to fund wallets; null if `provenAt` is
@@ -55,8 +55,8 @@ type Rejection =
   | ('bootstrap-off' | 'ended' | 'idle');
 
 /**
- * The result of the check of a credential: the caller, or why it was rejected. `credential` then has the id of the
- * token or session; null if unknown.
+ * The result of the check of a credential: the caller, or why it was rejected. For a rejected credential, `credential`
+ * has the id of its token or session; null if unknown.
  */
 export type Identified =
   | { readonly caller: Caller }
@@ -125,8 +125,8 @@ export class Identities {
   }
 
   /**
-   * Stores the last use of a token, at most once a minute. A failed write rejects no request: during a failover the
-   * database may be read-only.
+   * Stores the last use of a token, at most once a minute. A failed write does not reject the request, because the
+   * database can be read-only during a failover.
    */
   async #noteUse({ id, last_used_at }: StoredToken, source: string, now: number): Promise<void> {
     if (now - (last_used_at ?? -Infinity) < betweenNotesMilliseconds) return;
@@ -134,7 +134,7 @@ export class Identities {
     try {
       await this.#database.updateTable('administrator_tokens').set(used).where('id', '=', id).execute();
     } catch {
-      // The next request tries again.
+      // The next request with the token tries to store its use again.
     }
   }
 }

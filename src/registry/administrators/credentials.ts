@@ -16,8 +16,8 @@ export interface Credentials {
   /** Adds headers to the response to a request whose credential was rejected. */
   onRejected(reply: FastifyReply): void;
   /**
-   * Returns the error for a rejected credential. All invalid credentials get the same error, so it reveals nothing
-   * about them.
+   * Returns the error for a rejected credential. All invalid credentials get the same error, so that clients cannot
+   * find out which credentials exist.
    */
   refusalOf(rejection: string, request: FastifyRequest): Refusal;
 }
@@ -26,7 +26,7 @@ const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]{1,4096})$/i;
 const absentMessage = 'A bearer token is required';
 const misplacedMessage = `${absentMessage} in the authorization header. Revoke the token that was sent elsewhere, because others may have read it`;
 
-/** The credentials of the admin API: bearer tokens. It does not read cookies. */
+/** The credentials of the admin API: bearer tokens. The admin API does not read cookies. */
 export function bearerCredentials(identities: Identities): Credentials {
   return {
     identify: async (request, source, now) => {
@@ -52,8 +52,8 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 
 /**
  * Whether a token is in the URL, a cookie or another header, where logs and other servers can read it. Without an
- * authorization header, the prefix `mga_` is enough. With an authorization header, only a complete token counts, so
- * that a search for the text `mga_` is possible.
+ * authorization header, the prefix of tokens (`mga_`) is enough. With an authorization header, only a complete token
+ * counts, so that a client can search for the text `mga_`.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;

@@ -1,6 +1,9 @@
 import { Refusal } from '../../rest/refusal.js';
 
-/** Thrown if the caller lacks a right; the response may have any status. The refused request is stored as an event. */
+/**
+ * Thrown if the caller lacks a right. The refused request is stored as an event. The response can have any status, for
+ * example 404 to hide that a record exists.
+ */
 export class RefusedRight extends Refusal {
   /**
    * @param needs what the caller lacks, such as a permission

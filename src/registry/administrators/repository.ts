@@ -23,7 +23,7 @@ export interface AdministratorFilter {
   readonly merchantId?: string | undefined;
 }
 
-/** Returns one page of the administrators that match the filter, by name. */
+/** Returns one page of the administrators that match the filter, sorted by name. */
 export async function listAdministrators(
   database: RegistryDatabase,
   { status, merchantId }: AdministratorFilter,
@@ -55,7 +55,7 @@ export async function findAdministrator(
 
 /**
  * Creates an administrator.
- * @throws Refusal for a name in use, or roles that do not fit the merchant
+ * @throws Refusal for a name in use, for roles of members without a merchant, or for other roles with a merchant
  * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
 export function createAdministrator(
@@ -93,8 +93,10 @@ export function createAdministrator(
 /**
  * Changes an administrator. This affects their tokens from the next request on: removed roles no longer count, and all
  * tokens of a disabled administrator are rejected.
- * @throws Refusal if the administrator does not exist or has another version, or for roles that do not fit the merchant
- * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
+ * @throws Refusal if the administrator does not exist or has another version. Also for roles of members without a
+ * merchant, and for other roles with a merchant
+ * @throws ApprovalNeeded if the administrator would become an owner, or is an owner and would get another identity, and
+ * the approval rules require approval for this
  */
 export function changeAdministrator(
   context: Context,
@@ -155,7 +157,9 @@ async function hasOtherOwner(database: RegistryDatabase, id: string): Promise<bo
   return others.some((owner) => owner !== id);
 }
 
-/** Whether an active owner exists. The shared token, which has the role `owner`, does not count. */
+/**
+ * Whether an active owner exists. The shared token (`registry.tokenFile`), which has the role `owner`, does not count.
+ */
 export async function hasOwner(database: RegistryDatabase): Promise<boolean> {
   return (await activeOwners(database)).length > 0;
 }
@@ -175,8 +179,8 @@ function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
 
 /**
  * Returns the approval rule for a change that makes an administrator an owner, or gives an owner another identity.
- * Returns null (no approval) for other changes, and until there have been two owners: before that, nobody could
- * approve.
+ * Returns null (no approval) for other changes. Also returns null until two owners have existed at the same time:
+ * before that, nobody else could approve.
  */
 async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
   const isOwner = (one: Shown | null): boolean =>
@@ -189,8 +193,8 @@ async function ownerRule(transaction: RegistryDatabase, before: Shown | null, af
 }
 
 /**
- * Stores whether two owners exist. Once they have existed, each new owner may need approval, even if only one owner is
- * left.
+ * If two active owners exist, stores this fact. From then on, each new owner can need approval, even if later only one
+ * owner is left.
  */
 async function noteOwners(transaction: RegistryDatabase): Promise<void> {
   if ((await activeOwners(transaction)).length < 2) return;
@@ -223,7 +227,7 @@ async function requireUnused(
   { name, issuer, subject }: { readonly name: string; readonly issuer: string | null; readonly subject: string | null },
   own: string | null,
 ): Promise<void> {
-  // Events already use these names as actors, for the registry itself, the shared token and unknown callers.
+  // Events use these names as actors: for the shared token, the registry itself and unknown callers, in this order.
   const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
   if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {

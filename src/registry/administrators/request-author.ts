@@ -52,8 +52,8 @@ function requestOf(request: FastifyRequest): Pick<Author, 'source'> {
 }
 
 /**
- * Returns the name in `x-actor`, which a client with the shared token may send to say who uses it. The name is not
- * verified.
+ * Returns the name in `x-actor`, with which a client says who uses the shared token (`registry.tokenFile`). The name is
+ * not verified.
  * @throws Refusal 400 for an invalid name
  */
 function claimedIn(name: string | readonly string[] | undefined): string | null {

@@ -1,6 +1,6 @@
 import { walletPermissions } from '../../rest/services-token.js';
 
-/** What an administrator may do. Each route of the admin API and of the operators' API requires one of these. */
+/** All permissions of administrators. Each route of the admin API and of the operators' API requires one of them. */
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),

@@ -31,7 +31,7 @@ export interface AdministratorRouteOptions {
   readonly attempts: Attempts;
   /** Whether people sign in with an OpenID provider. */
   readonly hasSignIn: boolean;
-  /** Returns the addresses at which merchants reach the gateways; null for unknown ones. */
+  /** Returns the URLs at which merchants reach the gateways; null for a URL that is not configured. */
   readonly merchantApi: () => MerchantApi;
   /** Whether the console shows the wallets of the services. */
   readonly hasWallets: boolean;

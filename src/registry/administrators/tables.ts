@@ -1,4 +1,4 @@
-/** A person or machine that may use the admin API. */
+/** A person or machine with access to the admin API. */
 interface AdministratorRow {
   id: string;
   name: string;
@@ -6,16 +6,17 @@ interface AdministratorRow {
   status: 'ACTIVE' | 'DISABLED';
   /** The names of the roles, as a JSON list. */
   roles: string;
-  /** The only merchant that a member may see; null for administrators of the platform. */
+  /** The id of the only merchant that a member sees; null for administrators of the platform. */
   merchant_id: string | null;
-  /** Issuer and subject of the identity at an OpenID provider; null if the administrator has no such identity. */
+  /** The issuer of the administrator's OpenID identity; null if the administrator has no such identity. */
   issuer: string | null;
+  /** The provider's id (`sub`) of the person; null if the administrator has no OpenID identity. */
   subject: string | null;
   created_at: number;
   updated_at: number;
   /**
-   * Number of changes, from 1. A request to change the administrator names the version that it is based on, and is
-   * rejected if this version has changed.
+   * Number of changes, from 1. A request to change the administrator can name the version that it is based on. It is
+   * rejected if the administrator has another version.
    */
   version: number;
 }
@@ -25,8 +26,8 @@ interface TokenRow {
   id: string;
   administrator_id: string;
   /**
-   * The id of the other administrator who issued the token and so may know it; null if no other administrator did. A
-   * token that is created with this token gets the same value.
+   * If another administrator issued the token, the id of that administrator, who could know the token. Otherwise null.
+   * A token that is created with this token gets the same value.
    */
   issued_by: string | null;
   /** `session`: a short-lived token that a sign-in issues. `token`: any other token. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Prefix of every token. Secret scanners and people recognise a token by it. */
+/** Prefix of every administrator's token. Secret scanners and people recognise a token by this prefix. */
 export const tokenPrefix = 'mga_';
 const secretBytes = 32;
 const checksumCharacters = 8;

@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** Responses announce a token's expiry during this time before it, in milliseconds. */
+/** The time before a token's expiry in which responses announce the expiry, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;
@@ -29,7 +29,7 @@ export interface CreatedToken extends AdministratorToken {
 }
 
 /**
- * Creates a token for the caller, or for another administrator if the caller may change administrators.
+ * Creates a token for the caller, or for another administrator if the caller is allowed to change administrators.
  * @throws Refusal
  */
 export function createToken(
@@ -44,7 +44,7 @@ export function createToken(
   if (wrong !== -1) {
     throw Refusal.invalid([{ path: `sources[${wrong}]`, message: 'sources must be IP addresses and CIDRs' }]);
   }
-  // A token that is limited to certain addresses must not create a token that is valid from others.
+  // A token that is limited to certain addresses must not create a token that is valid from other addresses.
   const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);
   if (more !== undefined) {
     const problem = { path: 'sources', message: `${more} is not among the sources of your own token` };
@@ -53,7 +53,7 @@ export function createToken(
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const administrator = await findAdministrator(transaction, owner);
     if (administrator.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
-    // A token must not create one with more roles than it has itself.
+    // A caller must not create a token of their own with more roles than the credential of the request has.
     const isOwn = owner === caller.administratorId;
     const available = isOwn ? caller.roles : administrator.roles;
     const roles = given.roles ?? (isOwn ? caller.tokenRoles : null);
@@ -81,7 +81,7 @@ export function createToken(
   });
 }
 
-/** Revokes a token of the caller, or any token if the caller may change administrators. @throws Refusal */
+/** Revokes a token of the caller, or any token if the caller is allowed to change administrators. @throws Refusal */
 export function revokeToken(context: Context, author: Author, caller: Caller, id: string): Promise<AdministratorToken> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
@@ -116,7 +116,8 @@ export async function listTokens(
   const owner = administratorId ?? caller.administratorId;
   const { offset, limit } = rangeOf(paging);
   let wanted = database.selectFrom('administrator_tokens');
-  // The shared token has no tokens of its own. It acts as an owner, so it sees the tokens of all administrators.
+  // A caller with the shared token (`registry.tokenFile`) has no tokens of their own. This caller acts as an owner, and
+  // so sees the tokens of all administrators.
   if (owner !== null) wanted = wanted.where('administrator_id', '=', owner);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const sorted = wanted.selectAll().orderBy('created_at', 'desc').orderBy('id', 'desc');
@@ -125,8 +126,8 @@ export async function listTokens(
 }
 
 /**
- * Counts the valid tokens of active administrators that expire soon. Omits tokens of sign-ins, which always expire
- * soon.
+ * Counts the valid tokens that expire soon and belong to active administrators. Omits tokens of sign-ins, because these
+ * always expire soon.
  */
 export async function countExpiring(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database

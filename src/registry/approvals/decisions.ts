@@ -19,7 +19,7 @@ import { approveFunding } from './funding.js';
 import { changeRules } from './rules.js';
 import type { Approval } from './schema.js';
 
-/** An approved request, and the revision that gateways have to acknowledge. */
+/** An approved request, and the revision (number of the change) that gateways have to acknowledge. */
 export interface Approved {
   readonly approval: Approval;
   readonly revision: number;
@@ -81,8 +81,8 @@ class MissingPermission extends RefusedRight {
 }
 
 /**
- * Thrown if the caller may be the person who made the request: the caller made it, or the requester issued the caller's
- * token and so may know it.
+ * Thrown if the caller could be the person who made the request. Either the caller made it, or the requester issued the
+ * caller's token and so could know it, or the caller uses the shared token (`registry.tokenFile`).
  */
 class NotIndependent extends RefusedRight {
   constructor(why: string) {
@@ -94,8 +94,8 @@ class NotIndependent extends RefusedRight {
 async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
   const { administratorId, issuedBy, roles } = caller;
   if (administratorId === null) {
-    // While there is only one owner, the shared token may approve, because nobody else could approve a change of the
-    // rules.
+    // With fewer than two owners, the shared token is allowed to approve. Otherwise there could be nobody who can
+    // approve a change of the rules.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent(
         'the shared token identifies no person, so it may approve only while there is exactly one owner',

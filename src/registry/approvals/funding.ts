@@ -14,7 +14,7 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 /**
  * Stores a request to fund a wallet. The registry checks neither the amount nor the wallet; the services check both
  * when the money moves.
- * @throws Refusal for the shared token
+ * @throws Refusal if the caller uses the shared token, which identifies no person
  */
 export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
   if (author.administratorId === null) {
@@ -29,8 +29,8 @@ export function requestFunding(context: Context, author: Author, funding: Fundin
 }
 
 /**
- * Approves a funding. After that, the requester sends it to the services, which move money only once for each
- * reference.
+ * Approves a funding. After that, the requester sends it to the services. For each reference (the requester's id of the
+ * funding), the services move money only once.
  */
 export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
   return makeUnpublishedChange(context, author, async (change) => ({
@@ -40,7 +40,7 @@ export function approveFunding(context: Context, author: Author, funding: Fundin
 }
 
 /**
- * Returns the funding of an approved request of the caller, for 24 hours after the approval.
+ * Returns a funding that the caller requested and another administrator approved less than 24 hours ago.
  * @throws Refusal
  */
 export async function approvedFunding(

@@ -22,7 +22,7 @@ export interface ApprovalRules {
 /** The rules under which no change needs approval. */
 export const noRules: ApprovalRules = { goLive: false, owners: false, changes: false, fundingAbove: null };
 
-/** The permission for each change that may need approval. The requester and the approver both need it. */
+/** The permission for each change that can need approval. The requester needs it, and so does the approver. */
 export const permissionFor = {
   'merchant.create': 'merchants:create',
   'merchant.change': 'merchants:write',
@@ -32,13 +32,15 @@ export const permissionFor = {
   'wallet.fund': 'wallets:fund',
 } as const satisfies Readonly<Record<string, Permission>>;
 
-/** The kind of a change that may need approval. */
+/** The kind of a change that can need approval. */
 export type GuardedChange = keyof typeof permissionFor;
 
 /** A change before it is made. */
 export interface Proposal {
   readonly change: GuardedChange;
-  /** The rule that decides whether the change needs approval; null: it needs none. */
+  /**
+   * The rule that decides whether the change needs approval; null: no rule applies, so the guard requires no approval.
+   */
   readonly rule: 'goLive' | 'owners' | 'changes' | null;
   readonly merchantId: string;
   /**
@@ -50,7 +52,7 @@ export interface Proposal {
 }
 
 /**
- * Checks whether a change may be made now. Runs in the change's transaction, before the change is made.
+ * Checks whether a change is allowed now. Runs in the change's transaction, before the change is made.
  * @returns further events to store with the change
  * @throws ApprovalNeeded or Refusal
  */
@@ -69,7 +71,7 @@ export const byRules: Guard = async ({ transaction }, proposal) => {
   return [];
 };
 
-/** Permits every change: for the registry's own changes, which no administrator requests. */
+/** Permits every change: for changes to which no approval rule applies, such as changes of a merchant's members. */
 export const unguarded: Guard = () => Promise.resolve([]);
 
 /** Returns the approval rules that apply now. */

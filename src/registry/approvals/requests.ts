@@ -17,16 +17,16 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 export type ApprovalRow = Selectable<RegistryTables['approvals']>;
 
 const hourMilliseconds = 60 * 60 * 1000;
-/** How long a request may wait for approval, and how long after approval a wallet may be funded. */
+/** How long a request waits for approval before it expires. Also how long an approved funding stays valid. */
 export const lifetimeMilliseconds = 24 * hourMilliseconds;
-/** Limit of one administrator's requests that wait for approval. */
+/** Maximum number of one administrator's requests that wait for approval at the same time. */
 const mostWaiting = 100;
 
 /**
  * Makes a change. If the approval rules require another administrator to approve it, stores the change as a request
  * instead.
- * @param input the body of the request, with which the change is made once it is approved
- * @param act makes the change and calls the guard in its transaction
+ * @param input the body of the request: it is stored, and the change is made with it after the approval
+ * @param act makes the change, and in its transaction calls the guard, which checks the approval rules
  * @throws Refusal 409 `approval_required` if the change now waits for approval
  */
 export async function changeOrRequest<Result>(
@@ -60,7 +60,7 @@ export async function changeOrRequest<Result>(
 
 /**
  * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
- * one.
+ * request instead.
  * @throws Refusal
  */
 export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
@@ -97,7 +97,7 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
   });
 }
 
-/** Returns the requests of one administrator that wait and have not expired. Null: the registry's own requests. */
+/** Returns one administrator's requests that wait and have not expired; with null, those of the registry itself. */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
   return database
     .selectFrom('approvals')
@@ -119,7 +119,7 @@ export async function countWaiting(database: RegistryDatabase, now: number): Pro
   return total;
 }
 
-/** Returns one page of the requests with a status, newest first. */
+/** Returns one page of the requests with a status (undefined: all requests), newest first. */
 export async function listApprovals(
   database: RegistryDatabase,
   status: string | undefined,
@@ -147,7 +147,7 @@ export async function findRow(database: RegistryDatabase, id: string): Promise<A
 }
 
 /**
- * Stores the decision about a waiting request, in the transaction of its change.
+ * Stores the decision about a waiting request, in the transaction that makes the requested change.
  * @throws Refusal 409 if the request was decided or has expired
  */
 export async function decide(

@@ -27,8 +27,8 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 
 /**
  * Applies the configured approval rules when the registry starts. If the stored rules require approval for this change,
- * they stay in force, and the change is stored as a request of the registry. Rejects the registry's waiting requests
- * for other rules.
+ * they stay in force, and the change is stored as a request of the registry. Rejects earlier requests of the registry
+ * that wait for approval of rules that are no longer configured.
  */
 export async function applyConfiguredRules(
   context: Context,

@@ -14,8 +14,9 @@ interface ApprovalRow {
   subject: string | null;
   /** The body of the request that asked for the change, as JSON. */
   input: string;
-  /** The states before and after the change, as JSON, as the approver sees them. `before` is null for a new record. */
+  /** The state before the change, as JSON, as the approver sees it; null for a new record. */
   before: string | null;
+  /** The state after the change, as JSON, as the approver sees it. */
   after: string;
   /** The administrator that made the request; null if the registry itself made it. */
   requested_by: string | null;
@@ -25,8 +26,8 @@ interface ApprovalRow {
   expires_at: number;
   status: 'WAITING' | 'APPROVED' | 'REJECTED' | 'REFUSED';
   /**
-   * The administrator that decided. Null before the decision, and if the decision was made by the registry or with the
-   * shared token.
+   * The administrator that decided. Null before the decision. Also null if the registry decided, or a caller with the
+   * shared token (`registry.tokenFile`).
    */
   decided_by: string | null;
   decider: string | null;
@@ -40,7 +41,7 @@ interface ApprovalSettingsRow {
   id: 1;
   /** Which changes need approval, as JSON. */
   rules: string;
-  /** 1 once there have been two active owners at the same time. From then on, a new owner may need approval. */
+  /** 1 if two active owners have ever existed at the same time, otherwise 0. With 1, a new owner can need approval. */
   had_second_owner: number;
 }
 

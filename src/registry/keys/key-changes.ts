@@ -46,8 +46,8 @@ export interface Revocation {
 }
 
 /**
- * Revokes a key permanently. If the key is already revoked, writes its record again, because the store may have an
- * older record.
+ * Revokes a key permanently. If the key is already revoked, writes its record to the gateways' store again, because the
+ * store could contain an older, active record.
  * @throws Refusal
  */
 export function revokeKey(context: RegistryContext, author: Author, keyId: string): Promise<Revocation> {
@@ -55,8 +55,8 @@ export function revokeKey(context: RegistryContext, author: Author, keyId: strin
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // Returns a new revision. If the store lost the first revocation, gateways may have read an old record after they
-    // acknowledged it, so they must acknowledge again.
+    // Returns a new revision (number of this change), which gateways must acknowledge. If the store lost the first
+    // revocation, gateways could have read an older record after they acknowledged the revocation.
     if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
@@ -96,8 +96,8 @@ export function resetKey(
 }
 
 /**
- * Returns the expiry of a key without the effect of resets: the one before its first reset. The current expiry may be
- * the end of a grace period.
+ * Returns the expiry of a key without the effect of resets: the one before its first reset. The current expiry could be
+ * only the end of a grace period.
  */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);

@@ -18,8 +18,8 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
 }
 
 /**
- * Checks that each resource in the permissions has a route. A permission for a resource without a route would have no
- * effect.
+ * Checks that each resource in the permissions (such as `payouts` in `payouts:write`) has a route. A permission for a
+ * resource without a route would have no effect.
  * @param resources the resources of all routes
  * @returns the first problem; null if all resources have routes
  */

@@ -34,7 +34,8 @@ export async function listKeys(
   const rows = await owned
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // Sorts by id too: keys of one import share a revision, and without a fixed order pages would repeat or skip some.
+    // Sorts by id too: keys of one import have the same revision (number of the change). Without a fixed order, pages
+    // would repeat or skip keys.
     .orderBy('key_id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -57,8 +58,8 @@ export async function toListedKeys(database: RegistryDatabase, rows: readonly St
 }
 
 /**
- * Returns the names of the creators of one merchant's keys. Finds the event of a key's creation by the key's id. An
- * import has one event for many keys; finds it by the revision.
+ * Returns the names of the creators of one merchant's keys. The event of a key's creation is found by the key's id. An
+ * import has one event for many keys, which is found by its revision (number of the change).
  */
 async function creatorsOf(
   database: RegistryDatabase,
@@ -118,7 +119,7 @@ export function endKey(
 
 /**
  * Converts a row to a key of the admin API. Omits the lookup id (the hash of the key): with it, an attacker could find
- * the key's record in a stolen copy of the store.
+ * the key's record in a stolen copy of the gateways' store.
  */
 export function toApiKey(row: StoredKey): ApiKey {
   return {

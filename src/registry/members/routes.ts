@@ -84,8 +84,8 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       },
       async (request) => {
         const member = await memberIn(database, request.params);
-        // Rejects changes to the caller's own rights: otherwise the last admin of a merchant could remove them by
-        // mistake.
+        // Rejects changes of the caller's own rights. Otherwise the last admin of a merchant could give up these rights
+        // by mistake.
         if (member.id === callerOf(request).administratorId)
           throw new Refusal(409, 'This is you: another merchant-admin must change your role or status', [], 'own_role');
         const { role, status, version } = request.body;

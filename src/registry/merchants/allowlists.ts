@@ -14,7 +14,7 @@ export interface Allowlists {
 
 /**
  * Checks allowlists and converts them to canonical form.
- * @throws Refusal with all problems, and the flags that the request must confirm
+ * @throws Refusal with all problems, and with each probable mistake that the request has not confirmed
  */
 export function acceptAllowlists(
   { ipAllowlist, originAllowlist }: Allowlists,

@@ -50,7 +50,7 @@ function canonical({ family, prefix, first, last }: IpRange): Range {
   return { family, first: BigInt(first), last: BigInt(last), text };
 }
 
-/** Returns the address with a numeric value. */
+/** Returns the IP address that a number represents, such as 127.0.0.1 for 2130706433. */
 export function addressOf(family: 4 | 6, value: bigint): IpAddress {
   const width = family === 4 ? 8n : 16n;
   const parts = Array.from({ length: family === 4 ? 4 : 8 }, (_, index, count = family === 4 ? 4 : 8) =>
@@ -71,8 +71,8 @@ function sizeOf({ first, last }: Range): bigint {
 }
 
 /**
- * Whether all ranges together exceed the limit. Checks the sum, because many small ranges can contain as many addresses
- * as a large one.
+ * Whether all ranges of one IP version together contain more addresses than `largestSize`. Checks the sum, because many
+ * small ranges can contain as many addresses as a large one.
  */
 function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   const sorted = ranges.filter((range) => range.family === family).toSorted((a, b) => (a.first < b.first ? -1 : 1));

@@ -4,7 +4,10 @@ import { holdsApiKey } from '../fields.js';
 import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
-/** Maximum length of a host in DNS, without the trailing dot. Gateways reject entries of more than 512 characters. */
+/**
+ * Maximum length of a host in DNS, without the trailing dot. Gateways themselves reject only entries of more than 512
+ * characters.
+ */
 const longestHost = 253;
 const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };
 
@@ -22,7 +25,8 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
-    // Checks the stored, canonical form: full-width letters in the entry may hide the form of a key.
+    // Checks the canonical form, which is stored. An entry could hide an API key with full-width letters, which become
+    // ASCII letters in the canonical form.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not hold anything that looks like a key` });
       continue;

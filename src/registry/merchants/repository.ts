@@ -35,8 +35,8 @@ export async function listMerchants(
   const rows = await wanted
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // Sorts by id too: merchants of one import share a revision, and without a fixed order pages would repeat or skip
-    // some.
+    // Sorts by id too: merchants of one import have the same revision (number of the change). Without a fixed order,
+    // pages would repeat or skip merchants.
     .orderBy('id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -57,7 +57,7 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
 /**
  * Creates a merchant.
  * @throws Refusal for an invalid or unconfirmed allowlist
- * @throws ApprovalNeeded if the merchant would be live, and that needs approval
+ * @throws ApprovalNeeded if the merchant would be live, and the approval rules require approval for this
  */
 export function createMerchant(
   context: RegistryContext,
@@ -110,10 +110,10 @@ export interface MerchantChange {
 }
 
 /**
- * Changes fields of a merchant. If no field differs, writes the record to the store again: an operator may repeat a
- * suspension because a gateway still accepts the merchant.
+ * Changes fields of a merchant. If no field differs, writes the record to the gateways' store nevertheless. An operator
+ * could repeat a suspension because a gateway has not applied the first one.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
- * @throws ApprovalNeeded if the merchant would go live, and that needs approval
+ * @throws ApprovalNeeded if the merchant would go live, and the approval rules require approval for this
  */
 export function changeMerchant(
   context: RegistryContext,

@@ -2,8 +2,8 @@ import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../..
 import { addSequence } from '../../database/dialects.js';
 
 /**
- * Tables for merchants, keys, events, the outbox (records to write to the store), the revision (number of the newest
- * change), and the process that writes to the store (projector).
+ * Tables for merchants, keys, events, the outbox (records to write to the store that gateways read), and the revision
+ * (number of the newest change). Also a table for the projector, the process that writes to the store.
  */
 export const registry: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

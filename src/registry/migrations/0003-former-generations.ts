@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Stores the earlier generations (complete rewrites of the store) of this database. An outdated store that names one of
- * them belongs to this database and may be rebuilt.
+ * A table for the ids of earlier generations. A generation is a complete rewrite of the store that gateways read. A
+ * store that names an earlier generation belongs to this database, so the registry is allowed to rebuild it.
  */
 export const formerGenerations: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -2,8 +2,9 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/dialects.js';
 
 /**
- * Tables and columns for the roster (list of gateways that may use cached records), the state of the store at the last
- * comparison, and records that a restore from a backup may have reactivated.
+ * Tables and columns for the roster (list of gateways that are allowed to use cached records). Also for the state of
+ * the gateways' store at its last comparison with the database, and for records that a restore from a backup could have
+ * reactivated.
  */
 export const roster: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -32,7 +33,7 @@ export const roster: Migration = {
       .addColumn('lifetime_milliseconds', 'bigint', (column) => column.notNull())
       .addColumn('revision', 'bigint', (column) => column.notNull())
       .execute();
-    // SQLite adds one column per statement.
+    // Uses a statement for each column, because SQLite can add only one column per statement.
     const change = (table: string) => schema.alterTable(table);
     await change('outbox').addColumn('change', 'text').execute();
     await change('revision').addColumn('servers', 'text').execute();

@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Tables for the checkpoints of access logs: the keys of gateways, the runs (a run is the log of one gateway process),
- * and the append-only list of signed checkpoints.
+ * Tables for the checkpoints (signed states) of access logs: the keys of gateways, the runs (a run is the log of one
+ * gateway process), and the append-only list of signed checkpoints.
  */
 export const checkpoints: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -41,7 +41,8 @@ export const checkpoints: Migration = {
     await schema.createIndex('runs_list').on('runs').columns(['began_at', 'origin']).execute();
     await schema.createIndex('runs_of_name').on('runs').columns(['name', 'began_at']).execute();
     await schema.createIndex('runs_behind').on('runs').column('previous_run').execute();
-    // Index of the runs that can still become silent: they have not ended, and no finding reports them yet.
+    // An index of the runs from which a further checkpoint is due: they have not ended, and no finding reports them as
+    // silent.
     await sql`create index runs_to_watch on runs (received_at) where was_missed = 0 and occasion <> 'end'`.execute(
       database,
     );
@@ -78,7 +79,7 @@ export const checkpoints: Migration = {
   },
 };
 
-/** Makes the table append-only by triggers. A user who may drop the triggers can bypass them. */
+/** Makes the table append-only by triggers. A database user with the right to drop the triggers can bypass them. */
 async function onlyAdd(database: Kysely<unknown>, table: string): Promise<void> {
   const name = sql.table(table);
   if (isPostgres(database)) {

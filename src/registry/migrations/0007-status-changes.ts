@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Adds the time of the last status change of a key or merchant; null if unknown. For inactive records, it is taken from
- * the newest event that set their current status.
+ * A column for the time of the last status change of a key or merchant; null if unknown. For a record with a status
+ * that denies requests, the time is taken from the newest event that set this status.
  */
 export const statusChanges: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -38,8 +38,8 @@ async function takeFromEvents(
 }
 
 /**
- * Adds triggers that set the time of a status change. The previous release may run at the same time and does not set
- * the new column: without triggers, its revocations would seem as old as the key.
+ * Adds triggers that set the time of a status change. The previous release can run at the same time, and does not set
+ * the new column. Without triggers, a revocation by that release would seem as old as the key.
  */
 async function dateOthersChanges(database: Kysely<unknown>): Promise<void> {
   if (isPostgres(database)) {

@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A run (log of one process) that ended and announced a next run is now reported as silent if that next run does not
- * arrive. Runs that ended before this migration are not reported.
+ * A larger index of watched runs (a run is the log of one gateway process). A run that ended and announced a next run
+ * is now reported as silent if the next run does not arrive. Runs that ended before this migration are not reported.
  */
 export const nextRuns: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** A table for accepted checkpoints that a newer one of the same run (log of one process) has replaced. */
+/** A table for checkpoints (signed states of an access log) that a newer checkpoint of the same log has replaced. */
 export const earlierCheckpoints: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

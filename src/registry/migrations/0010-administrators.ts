@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Tables for administrators and their tokens, and columns for the author of an event. They are null in events of
- * earlier releases, where the caller could claim any actor.
+ * Tables for administrators and their tokens, and columns for the author of an event. The columns are null in events of
+ * earlier releases, in which a caller could claim any name.
  */
 export const administrators: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -3,8 +3,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
  * The hash chain of events, without events of earlier releases. Each hash covers the event and the previous hash; the
- * end is signed. Triggers reject changes of events, and deletions of events beyond the position up to which the chain
- * was pruned.
+ * newest hash is signed. Triggers reject changes of events. They permit deletions only up to the position to which old
+ * events were pruned.
  */
 export const eventChain: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

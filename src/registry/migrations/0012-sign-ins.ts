@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** A table for sign-ins with an OpenID provider. The previous release ignores it. */
+/** A table for sign-ins with an OpenID provider. The previous release ignores this table. */
 export const signIns: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

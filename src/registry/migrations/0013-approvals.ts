@@ -1,8 +1,8 @@
 import { type Kysely, type Migration, sql } from '../../database/kysely.js';
 
 /**
- * Tables for changes that wait for approval, and for the rules that require approval. A column of tokens names the
- * administrator who issued the token to somebody else and so may know it.
+ * Tables for changes that wait for approval, and for the rules that require approval. A new column of tokens names the
+ * issuer, if this is another administrator: the issuer could know the token.
  */
 export const approvals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Tables for unusual use: the usual behaviour of each key, the findings, the patterns that an administrator accepted,
- * and the webhook messages to send.
+ * Tables for unusual use: the usual behaviour of each key, the findings, the patterns of use that an administrator
+ * accepted, and the webhook messages to send.
  */
 export const unusualUse: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Adds a PostgreSQL function that deletes old events with the rights of the tables' owner. So the registry's own user
- * needs no right to delete or change events.
+ * A PostgreSQL function that deletes old events with the rights of the tables' owner. So the registry's own user needs
+ * no right to delete or change events.
  */
 export const eventRights: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -11,7 +11,7 @@ export const eventRights: Migration = {
     const { rows } = await sql<{ schema: string }>`select current_schema() as schema`.execute(database);
     const schema = sql.id(rows[0]?.schema ?? 'public');
     // Puts pg_temp last in the search path. Otherwise a caller could create temporary tables with the names of the
-    // registry's tables, and the function would use those.
+    // registry's tables, and the function would use these instead.
     await sql`create function prune_events(doomed bigint[], last_position bigint, last_hash text, moment bigint, note text)
       returns void language plpgsql security definer set search_path = ${schema}, pg_temp as $$
       begin

@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** Tables for sessions, one-time links and sign-ins of the web console. The previous release ignores them. */
+/** Tables for sessions, one-time links and sign-ins of the web console. The previous release ignores these tables. */
 export const console: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     const owned = (name: string) =>

@@ -9,7 +9,7 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { Routes } from '../routes.js';
 import { type Found, foundSchema, searchQuery } from './schema.js';
 
-/** Most results of each kind. */
+/** Maximum number of results of each kind. */
 const mostOfKind = 5;
 
 /** Adds the route that finds records by an id, a name or an IP address. */
@@ -82,7 +82,7 @@ async function findAddresses(database: RegistryDatabase, text: string, memberOf:
   const address = parseIpAddress(text)?.text;
   if (address === undefined) return [];
   let wanted = database.selectFrom('usage_addresses').select('merchant_id').where('address', '=', address);
-  // Requests with an unknown key belong to no merchant.
+  // Omits requests with an unknown key: they belong to no merchant, so their merchant id is empty.
   wanted = memberOf === null ? wanted.where('merchant_id', '!=', '') : wanted.where('merchant_id', '=', memberOf);
   const rows = await wanted.groupBy('merchant_id').orderBy('merchant_id').limit(mostOfKind).execute();
   return rows.map((row) => ({ kind: 'address', id: address, name: null, merchantId: row.merchant_id }));

@@ -10,9 +10,9 @@ import { servicesTokenFor } from './token-for.js';
 
 /** Dependencies of `servicesTokenRoutes`. */
 export interface ServicesTokenOptions {
-  /** The signing key; null if `registry.servicesToken` is not configured, so that the registry signs no tokens. */
+  /** The signing key; null if `registry.servicesToken` is not configured. The registry then signs no tokens. */
   readonly key: ServicesTokenKey | null;
-  /** Permissions whose use requires a reason. */
+  /** Permissions whose use requires a reason (`x-reason`). */
   readonly reasonFor: ReadonlySet<string>;
   readonly attempts: Attempts;
 }

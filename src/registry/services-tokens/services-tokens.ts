@@ -3,7 +3,7 @@ import { SignJWT } from 'jose';
 import { type Funding, type FundingLimits, servicesToken, type WalletPermission } from '../../rest/services-token.js';
 import type { Caller } from '../administrators/caller.js';
 
-/** The key with which the registry signs services tokens. */
+/** The key with which the registry signs services tokens (JWTs by which the services recognise an administrator). */
 export interface ServicesTokenKey {
   /** An Ed25519 key. */
   readonly privateKey: KeyObject;
@@ -11,7 +11,7 @@ export interface ServicesTokenKey {
   readonly keyId: string;
 }
 
-/** The contents of a services token that differ from request to request. */
+/** The contents of a services token (JWT for the services) that differ from token to token. */
 export interface ServicesTokenClaims {
   readonly caller: Caller;
   readonly permissions: readonly WalletPermission[];
@@ -22,7 +22,7 @@ export interface ServicesTokenClaims {
   /** The one approved funding that the token permits above the limits; null if the caller named no approved request. */
   readonly approved: Funding | null;
   readonly id: string;
-  /** The time in milliseconds since 1970. */
+  /** The current time, in milliseconds since 1970. */
   readonly now: number;
 }
 

@@ -10,7 +10,7 @@ import type { ServicesTokenKey } from './services-tokens.js';
 /** Dependencies of `servicesTokenFor`. */
 export interface ServicesTokenSigner {
   readonly key: ServicesTokenKey;
-  /** Permissions whose use requires a reason. */
+  /** Permissions whose use requires a reason (`x-reason`). */
   readonly reasonFor: ReadonlySet<string>;
 }
 

@@ -9,8 +9,8 @@ import { type ClaimRules, type Grant, nameIn } from './claims.js';
 import type { Claims } from './provider.js';
 
 /**
- * The administrator of a verified person, with the events of their creation or change; or the cause why they may not
- * sign in.
+ * The administrator of a verified person, with the events of their creation or change; or the cause why the person is
+ * not allowed to sign in.
  */
 export type Account =
   { readonly administrator: Administrator; readonly events: readonly NewEvent[] } | { readonly cause: string };
@@ -67,7 +67,7 @@ async function changed(
   grant: Grant,
   now: number,
 ): Promise<Account> {
-  // Rejects a changed merchant: the administrator's existing tokens would otherwise get access to it.
+  // Rejects claims that name another merchant. Otherwise the administrator's existing tokens would get access to it.
   if (grant.merchantId !== before.merchantId) return { cause: 'other-merchant' };
   const isSame = grant.roles.toSorted().join() === before.roles.toSorted().join();
   if (isSame) return { administrator: before, events: [] };

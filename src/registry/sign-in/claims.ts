@@ -17,13 +17,13 @@ export class ClaimRules {
   readonly #roles: readonly RoleRule[];
   readonly #merchant: string | null;
 
-  /** @param merchant the claim with the id of a member's merchant; null if members do not sign in */
+  /** @param merchant the name of the claim that has the id of a member's merchant; null if members cannot sign in */
   constructor(roles: readonly RoleRule[], merchant: string | null) {
     this.#roles = roles;
     this.#merchant = merchant;
   }
 
-  /** The claims that the rules need. */
+  /** The names of the claims that the rules need. */
   get claims(): readonly string[] {
     return [
       ...new Set([...this.#roles.map(({ claim }) => claim), ...(this.#merchant === null ? [] : [this.#merchant])]),
@@ -43,14 +43,14 @@ export class ClaimRules {
     const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
     const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
     const members = roles.filter((role) => roleTable[role].isOfMember).length;
-    // Rejects claims that mix roles of members with others, or do not fit the merchant. Otherwise a wrong entry at the
-    // provider could show a member all merchants.
+    // Rejects claims that give roles of members together with other roles. Also rejects roles of members without a
+    // merchant, and other roles with one. Otherwise a wrong entry at the provider could show a member all merchants.
     if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
     return { roles, merchantId };
   }
 }
 
-/** Roles, and the merchant of a member. */
+/** What claims grant a person: roles and, to a member, a merchant. `merchantId` is null for other administrators. */
 export interface Grant {
   readonly roles: readonly string[];
   readonly merchantId: string | null;

@@ -33,7 +33,7 @@ export interface Verified {
   readonly refreshToken: string | null;
 }
 
-/** The secrets of one sign-in in a browser. The provider's response must match them. */
+/** The secrets of one sign-in in a browser. The provider's response must match these secrets. */
 export interface BrowserSecrets {
   readonly state: string;
   readonly nonce: string;
@@ -66,7 +66,7 @@ const metadataMilliseconds = 60 * 60 * 1000;
  */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
-/** When a session of the console begins, the person's last sign-in at the provider may be at most this old. */
+/** Maximum age of the person's last sign-in at the provider when a session of the console begins. */
 const longestProofSeconds = 8 * 60 * 60;
 
 /** A client of one OpenID provider. Loads openid-client and the provider's metadata at the first sign-in. */
@@ -118,8 +118,8 @@ export class IdentityProvider {
         // Leaves out the scope that requests a refresh token, because a session of the console ends within hours.
         scope: this.options.scope.split(' ').filter(isOnline).join(' '),
         ...{ code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' },
-        // `max_age` limits how long ago the person may have authenticated. It also makes the provider return that time
-        // (`auth_time`).
+        // `max_age` limits the time since the person last authenticated. It also makes the provider return the time of
+        // that authentication (`auth_time`).
         ...(isProof ? { prompt: 'login', max_age: '0' } : { max_age: String(longestProofSeconds) }),
       });
       return url.href;
@@ -127,10 +127,10 @@ export class IdentityProvider {
   }
 
   /**
-   * Exchanges the code that a browser brings from the provider.
+   * Exchanges a code, which a browser has brought from the provider, for the person's claims.
    * @param callback the URL to which the provider sent the browser, with the configured origin
    * @returns the person, and when they last authenticated at the provider, in milliseconds since 1970; null if the
-   * provider does not say
+   * provider does not send this time
    * @throws ProviderError
    */
   async redeemCode(
@@ -158,7 +158,7 @@ export class IdentityProvider {
     return this.#call(async (client, config) => {
       const tokens = await client.refreshTokenGrant(config, refreshToken);
       const verified = await this.#verified(client, config, tokens, subject);
-      // A provider that does not rotate refresh tokens sends no new one.
+      // A provider that does not rotate refresh tokens sends no new one. The current one then stays valid.
       return { ...verified, refreshToken: verified.refreshToken ?? refreshToken };
     });
   }
@@ -205,7 +205,7 @@ export class IdentityProvider {
     if (known !== null && now >= known.at && now - known.at < metadataMilliseconds) return known.config;
     const { issuer, clientId, clientSecret } = this.options;
     const server = new URL(issuer);
-    // The configuration accepts http only on loopback.
+    // An issuer with http is on loopback, because the configuration rejects any other.
     // eslint-disable-next-line @typescript-eslint/no-deprecated -- marked so only to make it stand out
     const loopback = server.protocol === 'http:' ? [client.allowInsecureRequests] : [];
     const config = await client.discovery(server, clientId, clientSecret, undefined, {
@@ -239,7 +239,7 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
     // For example invalid_client: the registry's own configuration is wrong, so nobody can sign in.
     return new ProviderError('unavailable', wordIn(error.error));
   }
-  // openid-client wraps the errors of `boundedFetch`.
+  // openid-client wraps an error that `boundedFetch` throws: the original error is in `cause`.
   const { cause } = error as { readonly cause?: unknown };
   if (cause instanceof UnusableResponse) return new ProviderError('unavailable', cause.code, { cause: error });
   const { code } = error as { readonly code?: unknown };
@@ -265,7 +265,7 @@ async function boundedFetch(url: string, options: object): Promise<Response> {
   if (body === null) return new Response(null, { status, headers });
   const chunks: Uint8Array[] = [];
   let size = 0;
-  // Throwing from the loop cancels the stream.
+  // An error that is thrown in the loop cancels the stream, so the rest of the body is not read.
   for await (const chunk of body as AsyncIterable<Uint8Array>) {
     size += chunk.byteLength;
     if (size > mostBytes) throw new UnusableResponse('response_too_large');

@@ -3,10 +3,11 @@ import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { SignInRow } from './sign-in-row.js';
 
-/** Limits of the sign-ins that wait for the person's approval: from one IP address, and in all. */
+/** Maximum number of sign-ins from one IP address that wait for the person's approval. */
 const mostPendingOfSource = 20;
+/** Maximum number of sign-ins from all addresses together that wait for the person's approval. */
 const mostPending = 1000;
-/** After a refresh has begun, another refresh of the same sign-in gets a 409 during this time, in milliseconds. */
+/** How long after the start of a refresh another refresh of the same sign-in gets a 409, in milliseconds. */
 export const refreshMilliseconds = 10_000;
 
 /** Deletes sign-ins and session tokens that ended before a time, in milliseconds since 1970. */
@@ -37,7 +38,7 @@ export async function claimTurn(
   return Number(numUpdatedRows) === 1;
 }
 
-/** Whether a sign-in got its current session token a moment ago. */
+/** Whether a sign-in got its current session token within the last ten seconds (`refreshMilliseconds`). */
 export async function isFresh(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
   { token_id }: SignInRow,

@@ -1,7 +1,7 @@
 import { Refusal } from '../../rest/refusal.js';
 import { ProviderError } from './provider.js';
 
-/** Returns an error of the provider; rethrows any other error. */
+/** Returns the error if it is a ProviderError; rethrows any other error. */
 export function asProblem(error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
   throw error;
@@ -13,12 +13,12 @@ export function unavailable(error: unknown): never {
   throw unavailableRefusal();
 }
 
-/** 503: the provider is unavailable, or rejects the registry's own configuration. */
+/** Creates a 503: the provider is unavailable, or rejects the registry's own configuration. */
 export function unavailableRefusal(): Refusal {
   return new Refusal(503, 'The OpenID provider is unavailable: try again later', [], 'provider_unavailable');
 }
 
-/** 409: another request has just refreshed the sign-in. */
+/** Creates a 409: another request has just refreshed the sign-in. */
 export function refreshRunning(): Refusal {
   return new Refusal(
     409,
@@ -28,17 +28,17 @@ export function refreshRunning(): Refusal {
   );
 }
 
-/** 403: the provider or the registry does not accept the person. */
+/** Creates a 403: the provider or the registry does not accept the person. */
 export function denied(): Refusal {
   return new Refusal(403, 'The sign-in was not accepted', [], 'access_denied');
 }
 
-/** 400: the device code is no longer valid. */
+/** Creates a 400: the device code is no longer valid. */
 export function expired(): Refusal {
   return new Refusal(400, 'The code has expired: sign in again', [], 'expired_token');
 }
 
-/** 401: the person must sign in again. */
+/** Creates a 401: the person must sign in again. */
 export function ended(): Refusal {
   return new Refusal(401, 'The sign-in has ended: sign in again', [], 'sign_in_ended');
 }

@@ -18,11 +18,12 @@ export interface SignInSources {
 }
 
 /**
- * Statuses of sign-ins that are refused before the credential is checked. These are counted, see `Attempts.refused`.
+ * Statuses with which a sign-in is refused before its credential is checked. Such sign-ins are only counted (see
+ * `Attempts.refused`).
  */
 const counts: ReadonlySet<number> = new Set([429, 503]);
 
-/** Adds the routes by which people sign in with an OpenID provider. All but `/sign-in/out` need no credential. */
+/** Adds the routes by which people sign in with an OpenID provider. Only `/sign-in/out` needs a credential. */
 export function signInRoutes({ attempts, provider }: SignInSources): Routes {
   return (app, context) => {
     const signIns = provider && new SignIns({ ...context, attempts, provider });

@@ -3,11 +3,16 @@ export interface SignInRow {
   id: string;
   /** `PENDING` until the person has approved the sign-in at the provider. */
   status: 'PENDING' | 'ACTIVE' | 'ENDED';
-  /** SHA-256 of the handle that the client must send next, in hex. Each successful use replaces it. */
+  /**
+   * SHA-256, in hex, of the handle (secret) that the client must send next. Each successful use replaces the handle.
+   */
   digest: string;
-  /** SHA-256 of the previous handle; null before the first replacement. */
+  /** SHA-256 of the previous handle (the client's secret); null before the first replacement. */
   former_digest: string | null;
-  /** The provider's device code, later its refresh token, encrypted; null if the provider issued no refresh token. */
+  /**
+   * The encrypted secret of the provider: until the person's approval the device code, then the refresh token. Null if
+   * the provider issued no refresh token.
+   */
   sealed: string | null;
   administrator_id: string | null;
   /** The session token that was issued last. */
@@ -16,8 +21,8 @@ export interface SignInRow {
   /** How long the client must wait between two requests. */
   interval_seconds: number;
   /**
-   * When a request last called the provider for this sign-in, in milliseconds since 1970. 0: the next request may call
-   * it at once.
+   * When a request last called the provider for this sign-in, in milliseconds since 1970. 0: the next request is
+   * allowed to call the provider at once.
    */
   polled_at: number;
   created_at: number;

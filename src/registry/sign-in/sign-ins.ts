@@ -21,7 +21,7 @@ type Row = Selectable<RegistryTables['sign_ins']>;
 const second = 1000;
 /** How long a session token is valid at most, in milliseconds. */
 const sessionMilliseconds = 15 * 60 * second;
-/** How long after a sign-in its session tokens can be refreshed. */
+/** How long after a sign-in its session tokens can be refreshed, in milliseconds. */
 const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
 /**
@@ -39,7 +39,7 @@ export interface SignInOptions extends Pick<RegistryContext, 'database' | 'clock
 }
 
 /**
- * Signs people in with a device code (RFC 8628). All state is in the database, so each request may reach another
+ * Signs people in with a device code (RFC 8628). All state is in the database, so each request can reach another
  * replica. The database stores the hashes of handles (the clients' secrets), and the provider's secrets encrypted.
  */
 export class SignIns {
@@ -127,7 +127,7 @@ export class SignIns {
     } catch (error) {
       const { kind, reason } = asProblem(error);
       if (kind !== 'unavailable') throw await this.#fail(row, author, reason, ended());
-      // The provider is unavailable, so the next request may call it at once.
+      // The provider was unavailable, so the next request is allowed to call it without a pause.
       await this.#update(row.id, { polled_at: 0 });
       throw unavailableRefusal();
     }
@@ -217,7 +217,7 @@ export class SignIns {
 
   /**
    * Finds the sign-in of a handle (the client's secret). Each use replaces the handle. If a client sends a replaced
-   * one, the sign-in ends: two clients have that handle, so one may have stolen it.
+   * handle, the sign-in ends: two clients have that handle, so one of them could have stolen it.
    */
   async #find(handle: string, status: 'PENDING' | 'ACTIVE', author: Author): Promise<Row> {
     const { database } = this.#options;
@@ -226,7 +226,8 @@ export class SignIns {
     const row = await rows.where('digest', '=', digest).executeTakeFirst();
     if (row?.status === status) return row;
     const former = row ?? (await rows.where('former_digest', '=', digest).executeTakeFirst());
-    // Two commands of one person may refresh at once. The second one gets an error and reads the token file again.
+    // Two commands of one person can refresh at the same time. The second command gets an error and reads the token
+    // file again.
     if (former?.status === 'ACTIVE' && status === 'ACTIVE' && (await isFresh(this.#options, former)))
       throw refreshRunning();
     if (former?.status === 'ACTIVE') throw await this.#fail(former, author, 'replayed-handle', ended());

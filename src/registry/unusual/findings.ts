@@ -19,9 +19,9 @@ export interface FindingFilter {
   readonly merchantId?: string | undefined;
   readonly keyId?: string | undefined;
   readonly rule?: string | undefined;
-  /** `open`: without a decision, or with the decision `look`. */
+  /** `open`: findings without a decision, or with the decision `look`. `answered`: findings with another decision. */
   readonly status?: 'open' | 'answered' | undefined;
-  /** Limits a member of a merchant to findings of that merchant; null: no limit. */
+  /** The id of the only merchant whose findings are listed, if a member of that merchant asks; null: no limit. */
   readonly memberOf: string | null;
 }
 
@@ -53,7 +53,8 @@ export async function listUnusual(
 
 /**
  * Finds a finding by its id.
- * @param memberOf if set, the caller may see only findings of this merchant; null: the caller may see all
+ * @param memberOf the only merchant whose findings the caller is allowed to see; null: the caller is allowed to see all
+ * findings
  * @throws Refusal
  */
 export async function findUnusual(
@@ -144,7 +145,7 @@ export async function countUnusual(database: RegistryDatabase): Promise<Readonly
   ]);
 }
 
-/** Deletes the findings before a time. */
+/** Deletes the findings that were found before a time, in milliseconds since 1970. */
 export async function deleteOldFindings(database: RegistryDatabase, before: number): Promise<void> {
   await database.deleteFrom('unusual_findings').where('found_at', '<', before).execute();
 }

@@ -25,7 +25,7 @@ export interface UnusualRoutesOptions {
   /** Rules that the configuration turns off; null: all rules are off. */
   readonly off: readonly string[] | null;
   readonly targets: readonly WebhookTarget[];
-  /** Permissions whose use requires a reason. */
+  /** Permissions whose use requires a reason (`x-reason`). */
   readonly reasonFor: ReadonlySet<string>;
 }
 

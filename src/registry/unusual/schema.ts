@@ -12,7 +12,7 @@ const ruleList = unusualRules.join(', ');
 /** The possible decisions about a finding. */
 export const findingDecisions = ['fine', 'revoked', 'look'] as const;
 
-/** A finding about the use of a key. */
+/** A finding: a detected case of unusual use of a key. */
 export const unusualFindingSchema = Type.Object({
   id: Type.String(),
   keyId: Type.String(),
@@ -20,7 +20,7 @@ export const unusualFindingSchema = Type.Object({
   rule: Type.String({ description: `one of ${ruleList}` }),
   kind: Type.String({ description: 'the rule, and the new value that it found, such as new-country:KE' }),
   foundAt: moment,
-  /** Time of the first request that shows the unusual use, as exactly as the counts allow. */
+  /** Time of the first request that shows the unusual use, as precisely as the usage counts contain it. */
   seenAt: moment,
   message: Type.String(),
   address: textOrNull,
@@ -68,7 +68,7 @@ export const ruleStateSchema = Type.Object({ rule: Type.String(), isOff: textOrN
 /** A webhook message that its target has not accepted. */
 export const undeliveredSchema = Type.Object({
   id: Type.String(),
-  /** Host of the target; null if it is no longer configured. */
+  /** Host of the target; null if the target is no longer configured. */
   target: textOrNull,
   createdAt: moment,
   attempts: Type.Integer(),

@@ -5,20 +5,21 @@ interface KeyHabitRow {
 }
 
 /**
- * The single row about when usage data arrived: rules need a period without interruptions. Times are in milliseconds
- * since 1970.
+ * The single row with the times when usage data arrived. The rules about unusual use need a period without
+ * interruptions. Times are in milliseconds since 1970.
  */
 interface UsageWatchRow {
   id: 1;
-  /** Since when usage has arrived without an interruption of a day. */
+  /** Start of the period in which usage has arrived without an interruption of a day. */
   since: number;
   last_at: number;
-  /** When usage last contained a country, and when it last contained a country or an AS number; null if never. */
+  /** When usage last contained a country; null if never. */
   country_at: number | null;
+  /** When usage last contained a country or an AS number; null if never. */
   network_at: number | null;
 }
 
-/** One finding about the use of a key. */
+/** A finding: a detected case of unusual use of a key. */
 interface UnusualFindingRow {
   id: string;
   key_id: string;
@@ -48,7 +49,7 @@ interface UsualPatternRow {
 interface WebhookRow {
   /** The id of the message, which is equal for all targets and attempts. */
   id: string;
-  /** Digest of the URL, because a URL may contain a secret. */
+  /** Digest of the target's URL. The URL itself is not stored, because it could contain a secret. */
   target: string;
   body: string;
   created_at: number;

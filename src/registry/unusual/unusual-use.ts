@@ -11,7 +11,7 @@ import { toFinding } from './findings.js';
 import type { UnusualFinding } from './schema.js';
 import { enqueueWebhooks } from './webhooks.js';
 
-/** Rows of one statement. SQLite and PostgreSQL limit the number of parameters. */
+/** Maximum number of rows per statement, because SQLite and PostgreSQL limit the number of parameters. */
 const rowsPerStatement = 400;
 /**
  * If no usage arrives for this long, the registry cannot know which keys were idle meanwhile, so observation starts
@@ -46,14 +46,14 @@ export class UnusualUse {
     this.#options = options;
   }
 
-  /** The rules that are off. */
+  /** The rules that the configuration turns off. */
   get off(): readonly UnusualRule[] {
     return this.#options.thresholds.off;
   }
 
   /**
-   * Observes one batch. Call this in the transaction that adds the batch, so that each batch is observed exactly once.
-   * Locks the rows of the keys, so that concurrent processes see each other's changes.
+   * Observes one batch of usage counts. Call this in the transaction that adds the batch, so that each batch is
+   * observed exactly once. Locks the rows of the keys, so that concurrent processes see each other's changes.
    */
   async observe(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<void> {
     // Test keys are not observed, because developers use them from anywhere.
@@ -110,8 +110,10 @@ export class UnusualUse {
 }
 
 /**
- * Stores when usage arrived, and when it contained countries and networks. Rules about these need such data.
- * @returns since when usage has arrived without a long interruption, in milliseconds since 1970
+ * Stores when usage arrived, and when it contained countries and networks. A rule about countries or networks is off as
+ * long as no such data arrives.
+ * @returns the start of the period in which usage has arrived without an interruption of a day, in milliseconds since
+ * 1970
  */
 async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<number> {
   const addresses = batch.keys.flatMap((key) => key.addresses);

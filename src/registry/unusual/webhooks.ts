@@ -7,7 +7,7 @@ import type { UnusualFinding, UndeliveredWebhook } from './schema.js';
 
 /** A message for a webhook. */
 interface WebhookMessage {
-  /** The same in all attempts, so that the receiver can ignore repetitions. */
+  /** The id of the message. It is the same in all attempts, so that the receiver can ignore repetitions. */
   readonly id: string;
   readonly body: string;
 }
@@ -24,7 +24,7 @@ export interface WebhookTarget {
 
 const digestLength = 16;
 
-/** Returns the id of the target with this URL. The database stores only ids, because a URL may contain a secret. */
+/** Returns the id of the target with this URL. The database stores only ids, because a URL could contain a secret. */
 export function targetIdOf(url: string): string {
   return createHash('sha256').update(url).digest('hex').slice(0, digestLength);
 }
@@ -62,7 +62,7 @@ export async function countUndelivered(database: RegistryDatabase, now: number):
 
 const shown = 100;
 
-/** Returns up to 100 messages that were not delivered, oldest first. */
+/** Returns up to 100 undelivered messages with at least one failed attempt, oldest first. */
 export async function listUndelivered(
   database: RegistryDatabase,
   targets: readonly WebhookTarget[],
@@ -105,7 +105,10 @@ interface Due extends WebhookMessage {
   readonly next_at: number;
 }
 
-/** Sends the stored messages. Repeats failed ones with growing pauses for a day. Deletes old messages and findings. */
+/**
+ * Sends the stored messages. Repeats a failed message for a day, with growing pauses. Deletes old messages and
+ * findings.
+ */
 export class WebhookSender {
   readonly #options: WebhookSenderOptions;
   #cleanedAt = -Infinity;
@@ -136,7 +139,7 @@ export class WebhookSender {
     await this.#running;
   }
 
-  /** Makes one attempt for each due message, up to ten of each target. */
+  /** Makes one attempt for each due message, for up to ten messages per target. */
   async round(): Promise<void> {
     const { targets, clock } = this.#options;
     const now = clock.now();

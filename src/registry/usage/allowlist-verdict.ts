@@ -90,8 +90,8 @@ function sizeOf(entry: string): bigint {
 }
 
 /**
- * Whether a list admits a stored address or network. Null if it may admit only a part of the network, or if the text is
- * neither an address nor a network.
+ * Whether a list admits a stored address or network. Null if the list possibly admits only a part of the network, or if
+ * the text is neither an address nor a network.
  */
 function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
   const address = parseIpAddress(stored);
@@ -101,7 +101,7 @@ function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boo
   const { family, first, last } = network;
   const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
   if (within.some((one) => one.first <= first && one.last >= last)) return true;
-  // An IPv6 network may consist of embedded IPv4 addresses, which `list` matches as IPv4. So this also checks the first
+  // An IPv6 network can consist of embedded IPv4 addresses, which `list` matches as IPv4. So this also checks the first
   // and the last address of the network.
   const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
   return isOutside ? false : null;

@@ -1,10 +1,10 @@
 import type { AddressCount, CodeCount, UsageBatch } from '../../usage/batch.js';
 import type { UsageTables } from './tables.js';
 
-/** The key id and the merchant of a lookup id (the hash of a key). */
+/** The id and the merchant of a key that was found by its lookup id (the hash of the key). */
 export type KeyOwner = Readonly<{ keyId: string; merchantId: string }>;
 
-/** The rows of one batch. Each primary key occurs once per table. */
+/** The database rows of one batch of usage counts. In each table, a primary key occurs only once. */
 export interface BatchRows {
   readonly hours: readonly UsageTables['usage_hours'][];
   readonly addresses: readonly UsageTables['usage_addresses'][];
@@ -17,7 +17,7 @@ export interface BatchRows {
 
 /**
  * Adds the key id and the merchant to the usage of keys for which the gateway sent only a lookup id (the hash of a
- * key). For unknown keys, both stay null.
+ * key). For an unknown key, the key id and the merchant stay null.
  */
 export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner>): UsageBatch {
   return {
@@ -50,7 +50,7 @@ class RowSums<Row extends object> {
   }
 }
 
-/** Creates sums of hours, by their primary key. */
+/** Creates an empty collection of hours, which adds up hours with the same primary key. */
 function hourSums(): RowSums<UsageTables['usage_hours']> {
   return new RowSums(['hour', 'merchant_id', 'key_id', 'environment', 'code'], (sum, row) => ({
     count: sum.count + row.count,
@@ -61,7 +61,7 @@ function hourSums(): RowSums<UsageTables['usage_hours']> {
   }));
 }
 
-/** Creates sums of addresses, by their primary key. */
+/** Creates an empty collection of addresses, which adds up rows with the same primary key. */
 export function addressSums(): RowSums<UsageTables['usage_addresses']> {
   return new RowSums(['day', 'merchant_id', 'key_id', 'address'], (sum, row) => ({
     ...{ country: row.country ?? sum.country, as_number: row.as_number ?? sum.as_number },
@@ -70,12 +70,12 @@ export function addressSums(): RowSums<UsageTables['usage_addresses']> {
   }));
 }
 
-/** Creates sums of User-Agents, by their primary key. */
+/** Creates an empty collection of User-Agents, which adds up rows with the same primary key. */
 export function agentSums(): RowSums<UsageTables['usage_agents']> {
   return new RowSums(['day', 'merchant_id', 'key_id', 'agent'], (sum, row) => ({ count: sum.count + row.count }));
 }
 
-/** Creates sums of hosts, by their primary key. */
+/** Creates an empty collection of hosts, which adds up rows with the same primary key. */
 export function hostSums(): RowSums<UsageTables['usage_hosts']> {
   return new RowSums(['day', 'merchant_id', 'header', 'host'], (sum, row) => ({
     ...{ accepted: sum.accepted + row.accepted, refused: sum.refused + row.refused },
@@ -89,7 +89,10 @@ interface Owner {
 
 const unknownOwner: Owner = { merchant_id: '', key_id: '' };
 
-/** Returns the rows of a batch with resolved keys. Usage of unknown keys is counted under empty ids. */
+/**
+ * Returns the rows of a batch in which `resolved` has added the ids of keys. Usage of unknown keys is counted under
+ * empty ids.
+ */
 export function rowsOf({ environment, keys, merchants, unknown }: UsageBatch): BatchRows {
   const [hours, addresses, agents, hosts] = [hourSums(), addressSums(), agentSums(), hostSums()];
   const lastUses = new RowSums<UsageTables['usage_keys']>(['key_id'], (sum, row) =>

@@ -8,7 +8,7 @@ import { addressOf } from '../merchants/ip-allowlist.js';
 /** Whether to store full addresses, or only the networks that contain them (/24 and /48). */
 export type AddressDetail = 'full' | 'network';
 
-/** Thrown for a batch that can never be added. The message is for the gateway's log. */
+/** Thrown for an invalid batch of usage counts, which can never be added. The message is for the gateway's log. */
 export class RefusedBatch extends Error {}
 
 /** The latest time that a date can have, in milliseconds since 1970. */
@@ -18,7 +18,8 @@ const highestCount = 1_000_000_000_000;
 const codeForm = /^[a-z0-9_]{1,64}$/;
 
 /**
- * Parses a batch, checks the values that the parser accepts unchecked, and makes its texts storable.
+ * Parses a batch, checks the values that the parser does not check, and converts its texts to a form that the database
+ * can store.
  * @throws RefusedBatch
  */
 export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
@@ -125,7 +126,7 @@ function stored(batch: UsageBatch, detail: AddressDetail): UsageBatch {
   };
 }
 
-/** Replaces the characters that PostgreSQL cannot store: NUL and lone surrogates. */
+/** Replaces each NUL and lone surrogate by U+FFFD, because PostgreSQL cannot store these characters. */
 function storable(text: string): string {
   return text.replaceAll(/[\p{Cs}\u0000]/gu, '\ufffd');
 }

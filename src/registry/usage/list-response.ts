@@ -6,7 +6,7 @@ import { Refusal } from '../../rest/refusal.js';
 import type { TObject } from '../../typebox/typebox.js';
 import { dayMilliseconds } from '../../usage/batch.js';
 
-/** Most rows of a list as CSV. */
+/** Maximum number of rows of a list in CSV format. */
 const mostCsvRows = 10_000;
 const defaultDays = 7;
 
@@ -90,8 +90,8 @@ export function csvText(columns: readonly string[], records: readonly object[]):
 }
 
 /**
- * Formats a value as a CSV cell. Spreadsheets run a text that begins with certain characters as a formula, so this puts
- * an apostrophe before it.
+ * Formats a value as a CSV cell. Spreadsheets run a text as a formula if it begins with certain characters. So such a
+ * text gets an apostrophe at its beginning.
  */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';

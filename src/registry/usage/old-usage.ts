@@ -19,8 +19,9 @@ const rowsAtOnce = 5_000;
 /** Dependencies of OldUsage. */
 export interface OldUsageOptions {
   readonly database: RegistryDatabase;
-  /** Retention periods in days, of counts and of details of refusals. */
+  /** How long counts are kept, in days. */
   readonly hoursDays: number;
+  /** How long details of refusals are kept, in days. */
   readonly refusalsDays: number;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -41,7 +42,7 @@ const countTables: readonly (readonly [Table, column: string])[] = [
 
 /**
  * Deletes usage older than the retention periods, in batches. Does nothing unless this process holds the lease (the
- * right to write to the store), so that only one process deletes.
+ * right to write to the gateways' store), so that only one process deletes.
  */
 export class OldUsage {
   readonly #options: OldUsageOptions;
@@ -67,7 +68,7 @@ export class OldUsage {
 
   /**
    * Deletes one batch of old rows of each table.
-   * @returns whether there may be more to delete
+   * @returns whether a table could have more rows to delete
    */
   async forget(): Promise<boolean> {
     const { database, hoursDays, refusalsDays, clock, projection } = this.#options;
@@ -97,7 +98,7 @@ async function newestBatch(database: RegistryDatabase): Promise<number | null> {
   return (await newest.executeTakeFirst())?.received_at ?? null;
 }
 
-/** Deletes at most `rowsAtOnce` rows of a table, in a transaction of their own. */
+/** Deletes at most `rowsAtOnce` rows of a table, in a transaction of its own. */
 function deleteSome(database: RegistryDatabase, table: Table, found: ReturnType<typeof sql>): Promise<number> {
   return database.transaction().execute(async (transaction) => {
     await lockUsage(transaction);
@@ -106,8 +107,8 @@ function deleteSome(database: RegistryDatabase, table: Table, found: ReturnType<
 }
 
 /**
- * The tables with rows of a merchant. `usage_merchants` is not among them: it keeps the merchant's last refusal number,
- * so that later refusals get higher ones.
+ * The tables with rows of a merchant. `usage_merchants` is not among them: it keeps the number of the merchant's last
+ * refusal, so that later refusals get higher numbers.
  */
 const merchantTables = [
   ...(['usage_hours', 'usage_addresses', 'usage_agents', 'usage_hosts', 'usage_keys', 'usage_refusals'] as const),

@@ -38,7 +38,10 @@ function matching(database: RegistryDatabase, { merchantId, since, until, key, c
   return wanted;
 }
 
-/** Returns one page of the requests by hour or day, newest first, or by key or code, most requests first. */
+/**
+ * Returns one page of request counts. Rows of hours or days are sorted by time, newest first. Rows of keys or codes are
+ * sorted by number of requests, highest first.
+ */
 export async function listHours(
   database: RegistryDatabase,
   filter: HoursFilter,

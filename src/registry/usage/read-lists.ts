@@ -5,7 +5,7 @@ import type { Period } from './list-response.js';
 import { sumOf } from './read-hours.js';
 import type { AddressRow, AgentRow, GatewayRow, HostRow } from './schema.js';
 
-/** Which days of a merchant to list. */
+/** Which usage to list: the days of a period, for one merchant or one of its keys. */
 export interface DaysFilter extends Period {
   /** Empty: requests with an unknown key, which belong to no merchant. */
   readonly merchantId: string;
@@ -14,7 +14,10 @@ export interface DaysFilter extends Period {
 
 const timeOf = (at: number): string => new Date(at).toISOString();
 
-/** Returns one page of addresses by day, newest first, most requests first within a day. */
+/**
+ * Returns one page of the list of addresses by day. The newest day comes first; within a day, the address with the most
+ * requests comes first.
+ */
 export async function listAddresses(
   database: RegistryDatabase,
   { merchantId, since, until, key, address }: DaysFilter & { readonly address?: string | undefined },
@@ -55,7 +58,10 @@ function orOthers(name: string): string | null {
   return name === '' ? null : name;
 }
 
-/** Returns one page of hosts (of Origin, Referer or Host) by day, newest first, most requests first within a day. */
+/**
+ * Returns one page of the list of hosts (from Origin, Referer or Host) by day. The newest day comes first; within a
+ * day, the host with the most requests comes first.
+ */
 export async function listHosts(
   database: RegistryDatabase,
   { merchantId, since, until }: DaysFilter,
@@ -80,7 +86,10 @@ export async function listHosts(
   return { items, totalRecords: total };
 }
 
-/** Returns one page of a key's User-Agents by day, newest first, most requests first within a day. */
+/**
+ * Returns one page of the list of a key's User-Agents by day. The newest day comes first; within a day, the User-Agent
+ * with the most requests comes first.
+ */
 export async function listAgents(
   database: RegistryDatabase,
   { merchantId, since, until, key = '' }: DaysFilter,
@@ -102,10 +111,13 @@ export async function listAgents(
   return { items, totalRecords: total };
 }
 
-/** A process that sent no closing batch counts as incomplete when its newest batch is older than this. */
+/**
+ * Maximum age of the newest batch of a running gateway process. If the batch is older and is not the closing one, the
+ * process counts as incomplete.
+ */
 const silentMilliseconds = 30_000;
 
-/** Returns one page of the gateway processes, the one with the newest batch first. */
+/** Returns one page of the gateway processes, sorted by their newest batch, newest first. */
 export async function listGateways(
   database: RegistryDatabase,
   filter: { readonly environment?: string | undefined; readonly state?: string | undefined; readonly now: number },

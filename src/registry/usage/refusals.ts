@@ -14,8 +14,9 @@ export interface RefusalsFilter {
   readonly address?: string | undefined;
   readonly environment?: string | undefined;
   readonly requestId?: string | undefined;
-  /** From `since`, inclusive, to `until`, exclusive, in milliseconds since 1970. */
+  /** Beginning of the period, inclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
+  /** End of the period, exclusive, in milliseconds since 1970. */
   readonly until?: number | undefined;
   /** If set, lists only refusals with a higher id, oldest first. Otherwise lists all, newest first. */
   readonly after?: number | undefined;

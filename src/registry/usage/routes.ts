@@ -25,7 +25,7 @@ const keyParams = Type.Object({ keyId: Type.String() });
 
 const ofMerchant: Access = { permission: 'usage:read', merchant: 'id', reads: 'usage' };
 const ofKey: Access = { permission: 'usage:read', merchant: 'keyId', reads: 'usage' };
-/** Access to usage of all merchants. Because it has no `merchant`, members of a merchant get a 404. */
+/** Access to usage of all merchants. `merchant` is omitted, so that members of one merchant get a 404. */
 const ofAll: Access = { permission: 'usage:read' };
 
 /** Adds the routes that show what the gateways have counted. */

@@ -10,7 +10,7 @@ const orNull = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema:
   Type.Union([Type.Null(), schema]);
 const text = orNull(Type.String());
 
-/** Requests of an hour, a day, a key or a code. */
+/** Requests of one hour, day, key or result code, depending on `by` in the query. */
 export const usageRowSchema = Type.Object({
   from: orNull(
     Type.String({ format: 'date-time', description: 'The beginning of the hour or day; by=hour and by=day' }),
@@ -38,7 +38,10 @@ export const addressRowSchema = Type.Object({
   ...{ accepted: count, refused: count, firstAt: moment, lastAt: moment },
 });
 
-/** Requests with one host on one day. The host is that of the first of Origin, Referer and Host that a request had. */
+/**
+ * Requests with one host on one day. The host comes from Origin. Without Origin, it comes from Referer, and without
+ * both headers from Host.
+ */
 export const hostRowSchema = Type.Object({
   day: moment,
   header: orNull(
@@ -55,7 +58,7 @@ export const agentRowSchema = Type.Object({
   requests: count,
 });
 
-/** The last accepted request of a key; null if it has none. */
+/** The last accepted request with a key; null if no request with the key was accepted. */
 export const lastUse = orNull(Type.Object({ at: moment, address: Type.String(), country: text }));
 
 /** A key and its last use. */

@@ -4,12 +4,11 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { addressSums, agentSums, type BatchRows, hostSums } from './batch-rows.js';
 import type { UsageTables } from './tables.js';
 
-/**
- * Maximum numbers of stored addresses and User-Agents per key and day, and of hosts per merchant and day. All others
- * are added up in one row of the list.
- */
+/** Maximum number of stored addresses per key and day. All further addresses are added up in one row. */
 const mostAddresses = 100;
+/** Maximum number of stored User-Agents per key and day. All further ones are added up in one row. */
 const mostAgents = 20;
+/** Maximum number of stored hosts per merchant and day. All further hosts are added up in one row. */
 const mostHosts = 200;
 /** Maximum number of addresses per day that are stored for requests with unknown keys. */
 const mostUnknownAddresses = 1_000;
@@ -19,15 +18,16 @@ const mostRefusals = 1_000;
 const ofKey = { day: 'bigint', merchant_id: 'text', key_id: 'text' } as const;
 const ofMerchant = { day: 'bigint', merchant_id: 'text' } as const;
 
-/** A table whose rows are sums. Each batch adds to them. */
+/** A table whose rows are sums. Each batch of usage counts adds its values to the stored sums. */
 interface SumTable {
   readonly name: keyof UsageTables;
   /** The primary key. */
   readonly key: GivenColumns;
   /** Columns that are added up. */
   readonly sums: GivenColumns;
-  /** Columns that keep the lowest value, or the highest. */
+  /** Columns that keep the lowest value. */
   readonly lowest?: GivenColumns;
+  /** Columns that keep the highest value. */
   readonly highest?: GivenColumns;
   /** Columns that keep the newest value that is not null. */
   readonly newest?: GivenColumns;
@@ -110,17 +110,20 @@ function chosen(table: string, column: string, comparison: '<' | '>') {
 /** The limit of a list, such as a key's addresses on one day. */
 interface Limit<Row> {
   readonly table: SumTable;
-  /** The columns that identify the list, and those that identify an entry in it. */
+  /** The columns that identify the list. */
   readonly owner: GivenColumns;
+  /** The columns that identify an entry of the list. */
   readonly items: readonly (keyof Row & string)[];
+  /** Returns the maximum number of entries in the list to which a row belongs. */
   readonly most: (row: Row) => number;
-  /** Converts a row beyond the limit to the row of its list for all other entries. */
+  /** Converts a row beyond the limit to the row that adds up all further entries of its list. */
   readonly other: (row: Row) => Row;
   readonly sums: { add(row: Row): void; readonly rows: Row[] };
 }
 
 /**
- * Adds rows beyond a list's limit to one row for all other entries of the list, so the totals of the list stay correct.
+ * Adds up the rows beyond a list's limit in one row for all further entries, so that the totals of the list stay
+ * correct.
  */
 async function withinLimit<Row extends object>(
   transaction: RegistryDatabase,
@@ -190,8 +193,8 @@ const refusalColumns: GivenColumns = {
 };
 
 /**
- * Adds refusals with the next numbers of their merchants, and deletes the oldest ones beyond the limit. The merchant's
- * row stays locked until the commit, so numbers become visible in ascending order.
+ * Stores refusals. Each gets the next number of its merchant. Deletes the merchant's oldest refusals beyond the limit.
+ * The merchant's row stays locked until the commit, so numbers become visible in ascending order.
  */
 async function addRefusals(transaction: RegistryDatabase, rows: BatchRows['refusals']): Promise<void> {
   if (rows.length === 0) return;

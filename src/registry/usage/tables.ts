@@ -1,5 +1,5 @@
-// A column of a primary key cannot be null. An empty text there means: no merchant, no key, or the sum of all entries
-// beyond the list's limit.
+// A column of a primary key cannot be null, so it has an empty text instead. An empty text means: no merchant, no key,
+// or the sum of all entries beyond the list's limit.
 
 /** A gateway process that sends usage counts in batches. */
 interface UsageProcessRow {
@@ -8,22 +8,21 @@ interface UsageProcessRow {
   environment: string;
   /** Sequence number of the newest batch that was added. */
   sequence: number;
-  /** `first_at` and `last_at`: the period that the added batches cover, by the clock of the gateway. */
+  /** Beginning of the period that the added batches cover, by the clock of the gateway. */
   first_at: number;
+  /** End of the period that the added batches cover, by the clock of the gateway. */
   last_at: number;
   /** When the newest batch was added, by the clock of the registry. */
   received_at: number;
-  /** 1 after the closing batch. */
+  /** 1 if the process has sent its closing batch, otherwise 0. */
   is_ended: number;
-  /**
-   * Number of details that the process dropped because of its limits: refusals, and requests that have no row for their
-   * address, agent or host.
-   */
+  /** Number of refusals whose details the process dropped because of its limits. */
   dropped_refusals: number;
+  /** Number of requests that have no row for their address, agent or host, because of the limits of the process. */
   dropped_rows: number;
 }
 
-/** Lost batches of a process: those with the sequence numbers from `first` to `last`. */
+/** Lost batches of a gateway process: those with the sequence numbers from `first` to `last`. */
 interface UsageGapRow {
   process: string;
   first: number;
@@ -70,17 +69,15 @@ interface UsageAgentRow {
 }
 
 /**
- * Requests of one merchant with one host on one day. The host is that of the first of Origin, Referer and Host that a
- * request had.
+ * Requests of one merchant with one host on one day. The host comes from Origin. Without Origin, it comes from Referer,
+ * and without both headers from Host.
  */
 interface UsageHostRow {
   day: number;
   merchant_id: string;
-  /**
-   * The header with the host: Origin, Referer or Host. If it and `host` are empty: the sum of all hosts beyond the
-   * limit.
-   */
+  /** The header with the host: Origin, Referer or Host. Empty in the row for all hosts beyond the limit. */
   header: string;
+  /** The host. If `header` and this are empty: the sum of all hosts beyond the limit. */
   host: string;
   accepted: number;
   refused: number;
@@ -95,7 +92,7 @@ interface UsageKeyRow {
   last_country: string | null;
 }
 
-/** How many refusals of a merchant were ever added. This is also the `seq` of the last one. */
+/** How many refusals of a merchant were ever added. This is also the number (`seq`) of the last refusal. */
 interface UsageMerchantRow {
   merchant_id: string;
   refusals: number;

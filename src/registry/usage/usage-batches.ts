@@ -32,9 +32,9 @@ export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
 const betweenLogsMilliseconds = 60_000;
 
 /**
- * Takes a lock for all changes of usage, until the end of the transaction. Each registry receives every batch, so
- * several add the same batch at once. Without the lock, their transactions would wait for each other at single rows, or
- * deadlock.
+ * Takes a lock for all changes of usage, until the end of the transaction. Each registry process receives every batch,
+ * so several processes add the same batch at the same time. Without the lock, their transactions would wait for each
+ * other at single rows, or deadlock.
  */
 export function lockUsage(transaction: RegistryDatabase): Promise<void> {
   return takeLock(transaction, 'merchant-gateway usage');
@@ -56,7 +56,7 @@ export class UsageBatches {
   }
 
   /**
-   * Adds a batch if it is the next one that its process can send. Otherwise changes nothing.
+   * Adds a batch if it is the next one that its gateway process can send. Otherwise changes nothing.
    * @returns JSON for the gateway: the highest stored sequence number of its process, or `problem`, which says why the
    * batch can never be added
    * @throws DatabaseError if the database is unavailable; nothing is stored then
@@ -89,8 +89,8 @@ export class UsageBatches {
     const known = await processes.where('process', '=', batch.process).executeTakeFirst();
     const stored = known?.sequence ?? 0;
     if (batch.sequence <= stored) return { result: 'repeated', sequence: stored };
-    // The gateway has deleted all batches up to `acknowledged`. If some of them are missing here, they are lost, and
-    // the gap is stored.
+    // The gateway has deleted all batches up to `acknowledged`. If some of them are missing in the database, they are
+    // lost, and the gap is stored.
     const lost = Math.max(stored, batch.acknowledged);
     // An earlier batch has not arrived yet. After that batch, the gateway sends this one again.
     if (batch.sequence > lost + 1) return { result: 'early', sequence: stored };

@@ -71,11 +71,14 @@ const successes: ReadonlySet<number> = new Set([200, 201]);
 /** Statuses of errors that the person's request has caused. Such a response is passed on to the person. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
 /**
- * Error codes that are caused by a misconfigured connection between registry and services, not by the person's request.
+ * Error codes that a misconfigured connection between registry and services causes. The person's request does not cause
+ * them.
  */
 const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
 
-/** Relays requests of the console to the operators' API of the services, with a token for the caller. */
+/**
+ * Relays requests of the console to the operators' API of the services. Signs a token for the caller of each request.
+ */
 export class WalletRelay {
   readonly #context: RegistryContext;
   readonly #options: RelayOptions;

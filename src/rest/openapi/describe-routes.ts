@@ -35,7 +35,7 @@ export interface ApiDescription {
   readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
   /** Returns the request headers that a route reads, as OpenAPI parameters. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
-  /** Returns further properties of a route's operation, whose names begin with `x-`. */
+  /** Returns further properties for the description of a route. Their names begin with `x-`. */
   readonly extensionsOf?: (route: DescribedRoute) => object;
   /** Returns the response headers of a route, by status. */
   readonly responseHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
@@ -71,7 +71,7 @@ export interface DescribedResponse {
 export type FailureExamples = Readonly<Record<string, { readonly value: unknown }>>;
 
 /**
- * Describes the routes that are added later in OpenAPI 3.1, from the schemas that validate their requests.
+ * Describes in OpenAPI 3.1 the routes that are added after this call. Uses the schemas that validate their requests.
  * @returns a function that builds the description; call it after all routes were added
  */
 export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi {
@@ -202,9 +202,9 @@ interface Operation {
   readonly message?: string;
   /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes that only some routes of this kind return. */
+  /** Failure codes that this route can return, but not every route of its kind. */
   readonly codes?: readonly string[];
-  /** Descriptions, by status, of failures that the route has in addition to those that all routes of its kind have. */
+  /** Descriptions of further failures, by status. Failures that all routes of its kind have are not among them. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 

@@ -1,11 +1,11 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 
-/** Converts a schema to JSON. Schemas with a title become `$ref` references. */
+/** Converts a schema to JSON. Each schema with a title in it becomes a `$ref` reference to that title. */
 export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
 
-/** Converts the schemas that have a title to JSON, by title. */
+/** Converts schemas to JSON. The result contains only the schemas with a title, by title. */
 export function namedSchemas(schemas: readonly TSchema[]): object {
   return Object.fromEntries(
     schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),
@@ -111,7 +111,7 @@ interface Form {
   readonly type?: string;
 }
 
-/** Builds an example value from the examples in a schema; undefined if a field has no example. */
+/** Builds an example value from the examples in a schema; undefined if the schema of a field has no example. */
 export function exampleOf(schema: TSchema): unknown {
   const form: Form = schema;
   const { examples, anyOf, items, properties } = form;

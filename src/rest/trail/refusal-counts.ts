@@ -1,9 +1,9 @@
-/** How long refused attempts are counted before they are stored. */
+/** How long refused attempts are counted before the counts are stored, in milliseconds. */
 const windowMilliseconds = 60_000;
 
-/** Refused attempts within one minute, grouped by a key such as the client's address. */
+/** Refused attempts within one minute that have the same key, such as the client's address. */
 export interface CountedRefusals<First> {
-  /** The details of the first attempt that the event contains, such as its author. */
+  /** Details of the first attempt, such as its author. The stored event contains them. */
   readonly first: First;
   /** The time of the first attempt, in milliseconds since 1970. */
   readonly since: number;
@@ -19,7 +19,7 @@ export interface RefusalCountsOptions<First> {
   readonly mostKeys: number;
   /** Stores the attempts that were counted within a minute. Never rejects. */
   readonly store: (all: readonly CountedRefusals<First>[]) => Promise<void>;
-  /** Called for an attempt that is not counted: its key exceeds `mostKeys`, or `stop` was called. */
+  /** Called for an attempt that is not counted: `mostKeys` other keys are counted already, or `stop` was called. */
   readonly omit: () => void;
 }
 

@@ -3,7 +3,10 @@ import { actorForm } from '../actor.js';
 import { keylessLine } from '../line.js';
 import { dateTimeForm } from '../moment.js';
 
-/** Types of the events about operators' changes in the services. They are never renamed. */
+/**
+ * Types of the events about operators' changes in the services. Stored events contain these names, so they never
+ * change.
+ */
 export const walletActions = ['wallet.created', 'wallet.funded', 'wallet.withdrawn'] as const;
 
 /** The types of events that the services send. The registry also stores events of its own with the last three types. */
@@ -109,7 +112,8 @@ const firstRead = Type.Object(
 );
 
 /**
- * What the services send: changes of wallets, refused attempts, and first reads (of a merchant's records in an hour).
+ * The events that the services send: changes of wallets, refused attempts, and an operator's first read of a merchant's
+ * records in an hour.
  */
 export const servicesEventSchema = Type.Union([walletChange, refusedSignIn, refusedAttempt, firstRead]);
 

@@ -47,7 +47,7 @@ export async function findCustomer(database: ServicesDatabase, tenant: Tenant, i
 
 /**
  * Returns a customer's `sequence`, which is its position in the list. Works for a deleted customer too, because a
- * client may still be paging through the list.
+ * client could be paging through the list.
  */
 async function sequenceOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
   const row = await rowOf(database, tenant, id);
@@ -151,7 +151,7 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
 }
 
 /**
- * Purges up to 1000 list positions of customers that were deleted at `until` or before. Returns true if more may
+ * Purges up to 1000 list positions of customers that were deleted at `until` or before. Returns true if more could
  * remain.
  */
 export async function purgeDeletedCustomers(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
@@ -177,7 +177,7 @@ function searchTextOf({ firstName, lastName, email, phone }: NewCustomer | Custo
   return [`${firstName} ${lastName}`, email, phone ?? ''].map(caseFolded).join('\n');
 }
 
-/** Converts text to lower case and to Unicode NFC, because the same letter may be encoded composed or decomposed. */
+/** Converts text to lower case and to Unicode NFC, because the same letter can have two encodings. */
 function caseFolded(text: string): string {
   return text.normalize('NFC').toLowerCase();
 }

@@ -16,8 +16,8 @@ export interface StoredResponse extends ResponseToStore {
 const batch = 1000;
 
 /**
- * Finds the response stored under an idempotency key, regardless of its age. A request may run again only after its
- * stored response was purged.
+ * Finds the response stored under an idempotency key, regardless of its age. So a repeated request can run again only
+ * after its stored response was purged.
  */
 export async function findStoredResponse(
   database: ServicesDatabase,
@@ -50,7 +50,7 @@ export async function storeResponse(
     .execute();
 }
 
-/** Purges up to 1000 responses stored at `until` or before; returns true if more may remain. */
+/** Purges up to 1000 responses stored at `until` or before; returns true if more could remain. */
 export async function purgeStoredResponses(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
   const old = database
     .selectFrom('answers')

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 
-/** Identifies a request by the hex SHA-256 of its route and of its body as JSON with sorted fields. */
+/**
+ * Returns a text that identifies a request: the hex SHA-256 of its route and of its body as JSON with sorted fields.
+ */
 export function requestFingerprint(route: string, body: unknown): string {
   return createHash('sha256')
     .update(`${route}\n${canonicalJson(body)}`)
@@ -8,8 +10,8 @@ export function requestFingerprint(route: string, body: unknown): string {
 }
 
 /**
- * Serializes JSON with sorted fields and without nulls: a retry may order its fields differently, or send null for an
- * absent field.
+ * Serializes JSON with sorted fields and without nulls: a retry can order its fields differently, or send null for a
+ * field that the first request omitted.
  */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`;

@@ -18,9 +18,9 @@ type Create = (transaction: ServicesDatabase) => Promise<object>;
 const created = 201;
 
 /**
- * Runs a request that creates a record, only once per idempotency key if the request has one. The response is stored in
- * the same database transaction as the record, so a crash leaves both or neither. A Refusal thrown by `create` is
- * stored too, but a database failure is not, so that the client may retry.
+ * Runs a request that creates a record. If the request has an idempotency key, it runs only once for this key. The
+ * response is stored in the same database transaction as the record, so a crash cannot leave only one of the two. A
+ * Refusal thrown by `create` is stored too, but a database failure is not, so that the client can retry.
  * @throws Refusal 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
  */
 export async function runIdempotent(
@@ -47,7 +47,8 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // Another process holds this lock while it runs the same request; after a crash, until its database session ends.
+      // If another process runs the same request, it holds this lock. If that process crashes, the lock lasts until its
+      // database session ends.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)

@@ -54,7 +54,7 @@ export class BalanceCheck {
     const { mismatched, unbalanced } = await readLedger(database);
     const mismatchedWallets = mismatched.length;
     this.#state = { mismatchedWallets, unbalancedCurrencies: unbalanced.length, checkedAt: now() };
-    // A mismatch persists until an operator repairs it, so log it again only when it changes.
+    // A mismatch persists until an operator repairs it, so it is logged again only when it changes.
     const found = JSON.stringify([mismatched, unbalanced]);
     if (found !== this.#lastLogged && mismatchedWallets + unbalanced.length > 0) {
       logger?.error(

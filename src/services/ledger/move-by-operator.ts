@@ -20,7 +20,8 @@ export interface OperatorMovement {
   /** The merchant that must own the wallet; null accepts any merchant. */
   readonly merchantId: string | null;
   /**
-   * The operator's reference, unique among all ledger entries. Repeated orders with the same reference move money once.
+   * The operator's reference, unique among all ledger entries. Repeated orders with the same reference move money only
+   * once.
    */
   readonly reference: string;
   readonly reason: string;
@@ -180,8 +181,8 @@ function referenceTaken(reference: string): Refusal {
 }
 
 /**
- * Whether the balance plus all payouts in progress is a safe integer, so that refunds of these payouts would fit. The
- * wallet is locked, so the sum cannot change meanwhile.
+ * Whether the balance plus all payouts in progress is a safe integer. If so, the wallet has room for the refunds if
+ * these payouts fail. The wallet is locked, so the sum cannot change meanwhile.
  */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction

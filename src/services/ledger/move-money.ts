@@ -29,17 +29,19 @@ export interface EntryDetails {
   readonly reference: string;
   /** Creation time in milliseconds since 1970. */
   readonly createdAt: number | SqlTime;
-  /** Why and by which operator (`actor`) the money was moved; both null for a payout. */
+  /** Why an operator moved the money; null for a payout. */
   readonly reason: string | null;
+  /** The name of the operator who moved the money; null for a payout. */
   readonly actor: string | null;
 }
 
 /**
- * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. Both writes must commit
+ * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. The two writes must commit
  * together, so call this in a database transaction. Each entry names both accounts, so all accounts together always add
  * up to zero.
  * @param detailsOf called after the wallet was locked and its balance changed; inserts rows to which the entry refers
- * @returns the entry and its details, or null if the balance is too small for a debit or has no room for a credit
+ * @returns the entry and its details, or null if the balance is too small for the debit, or would be too large after
+ * the credit
  */
 export async function moveMoney<Details extends EntryDetails>(
   transaction: ServicesDatabase,

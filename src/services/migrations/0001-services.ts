@@ -4,7 +4,7 @@ import { addSequence } from '../../database/dialects.js';
 const largestAmount = sql.lit(Number.MAX_SAFE_INTEGER);
 const owner = ['merchant_id', 'environment'] as const;
 
-/** Creates the tables. Their constraints make the database enforce the rules about money too. */
+/** The first tables of the services. Their constraints enforce the rules about money, in addition to the code. */
 export const services: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;

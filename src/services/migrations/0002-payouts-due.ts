@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Indexes due payouts by status, because the payout worker often searches for few processing payouts among many pending
- * ones.
+ * An index of due payouts by status, because the payout worker often searches for a few processing payouts among many
+ * pending payouts.
  */
 export const payoutsDue: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

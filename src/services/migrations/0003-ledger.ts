@@ -1,14 +1,14 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Turns the transactions into a ledger, in which each row names the wallet and the account on the other side. That
- * account defaults to `payouts`: during an upgrade, processes of the previous release still insert rows of payouts,
- * without naming it.
+ * The columns that turn the transactions into a ledger. Each row now names the wallet and the account on the other
+ * side. That account is `payouts` by default: during an upgrade, processes of the previous release insert rows of
+ * payouts without this column.
  */
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
-    // SQLite adds only one column per statement.
+    // Uses a statement for each column, because SQLite can add only one column per statement.
     await schema
       .alterTable('transactions')
       .addColumn('counter_account', 'text', (column) =>

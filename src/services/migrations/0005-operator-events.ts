@@ -2,8 +2,8 @@ import { addSequence } from '../../database/dialects.js';
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Adds a table of operators' changes that are not yet sent to the registry. Processes of the previous release, which
- * still run during an upgrade, add no rows to it.
+ * A table of operators' changes that are not yet sent to the registry. Processes of the previous release, which run
+ * during an upgrade, add no rows to it.
  */
 export const operatorEvents: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

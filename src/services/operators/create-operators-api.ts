@@ -13,7 +13,7 @@ import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 export interface OperatorsOptions extends OperatorContext {
   /** The bearer token that all operators share; null accepts no token. */
   readonly token: string | null;
-  /** Verifies the tokens of the registry's administrators. Null or omitted: no such token is accepted. */
+  /** The verifier of tokens of the registry's administrators. Null or omitted: no such token is accepted. */
   readonly administrators?: ServicesTokenVerifier | null | undefined;
   /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;

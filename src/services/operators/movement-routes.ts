@@ -134,7 +134,7 @@ export interface Account {
    * `float`: the operator's money; `payouts`: money at the bank or on its way there; `wallets`: the merchants' money.
    */
   readonly account: 'float' | 'payouts' | 'wallets';
-  /** Balance in minor units, as text, because the sum of many wallets may exceed what a JSON number holds exactly. */
+  /** Balance in minor units, as text, because the sum of many wallets can exceed what a JSON number holds exactly. */
   readonly balance: string;
 }
 

@@ -24,13 +24,13 @@ declare module 'fastify' {
 interface OperatorAccess {
   /** The bearer token that all operators share; null accepts no token. */
   readonly token: string | null;
-  /** Verifies the tokens of the registry's administrators; null accepts no such token. */
+  /** The verifier of tokens of the registry's administrators; null: no such token is accepted. */
   readonly administrators: ServicesTokenVerifier | null;
-  /** Counts refused attempts; null: they are not counted. */
+  /** The counter of refused attempts; null: refused attempts are not counted. */
   readonly attempts: OperatorAttempts | null;
 }
 
-/** The operator of a request with the shared token, which has every permission. */
+/** The operator of a request with the shared token. This operator has every permission. */
 const sharedOperator: Operator = {
   ...{ name: 'bootstrap', administratorId: null, proof: 'bootstrap' },
   ...{ permissions: walletPermissions, reasonFor: [], fundingLimits: null, approved: null, sources: null },
@@ -132,7 +132,7 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
 }
 
 /**
- * Requires that a funding is within the limit of its currency, or has been approved by another administrator.
+ * Requires that a funding does not exceed the limit of its currency, or has been approved by another administrator.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {

@@ -22,7 +22,7 @@ const codes: ReadonlyMap<string, string> = new Map([
   ['reason', 'reason_required'],
 ]);
 
-/** The details of the first refused attempt that the event contains. */
+/** Details of the first refused attempt. The event about several attempts contains them. */
 type First =
   | Pick<NewOperatorEvent & { action: 'sign-in.failed' }, keyof EventAuthor | 'action'>
   | (Pick<NewOperatorEvent & { action: 'attempt.refused' }, keyof EventAuthor | 'action'> & {
@@ -42,8 +42,8 @@ export interface OperatorAttemptOptions {
 }
 
 /**
- * Stores events for the registry, within limits: refused attempts, and first reads (an operator's first look-up of a
- * merchant's records in an hour).
+ * Stores events for the registry: a limited number about refused attempts, and one about an operator's first read of a
+ * merchant's records in each hour.
  */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;

@@ -14,8 +14,8 @@ export type EventAuthor = Pick<
 >;
 
 /**
- * Sends events to the registry, which appends each of them once. The promise rejects unless the registry has stored all
- * of them.
+ * Sends events to the registry, which appends each event only once. The promise rejects unless the registry has stored
+ * all events.
  */
 export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
 
@@ -63,9 +63,9 @@ export class OperatorEvents {
   }
 
   /**
-   * Sends the oldest events, and deletes them once the registry has stored them. Events may be sent twice, if a
-   * response is lost or several processes send them. The registry ignores the copies.
-   * @returns whether more events may wait
+   * Sends the oldest events, and deletes them once the registry has stored them. An event can be sent twice, if a
+   * response is lost or several processes send it. The registry ignores the copies.
+   * @returns true if more events could be waiting
    */
   async send(): Promise<boolean> {
     const { database, trail } = this.#options;

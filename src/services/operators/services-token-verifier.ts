@@ -24,9 +24,9 @@ export interface Operator {
    */
   readonly proof: string;
   readonly permissions: readonly WalletPermission[];
-  /** Permissions that the operator may use only with a reason. */
+  /** Permissions whose use requires a reason (`x-reason`). */
   readonly reasonFor: readonly WalletPermission[];
-  /** Amounts above which funding needs approval; null: it never does. */
+  /** Amounts above which funding needs approval; null: no amount needs approval. */
   readonly fundingLimits: FundingLimits | null;
   /** The one funding that another administrator has approved; null if there is none. */
   readonly approved: Funding | null;
@@ -35,7 +35,8 @@ export interface Operator {
 }
 
 /**
- * Verifies a services token. Returns the administrator of the registry to whom it belongs; null for an invalid token.
+ * Verifies a services token (JWT that the registry signed). Returns the administrator of the registry to whom it
+ * belongs; null for an invalid token.
  */
 export type ServicesTokenVerifier = (token: string) => Promise<Operator | null>;
 
@@ -106,7 +107,10 @@ export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifi
   };
 }
 
-/** Returns the permissions that this release knows. A registry of a later release may sign more. */
+/**
+ * Returns the permissions that this release knows. A registry of a later release can sign further permissions, which
+ * are ignored.
+ */
 function known(names: readonly string[]): WalletPermission[] {
   return walletPermissions.filter((permission) => names.includes(permission));
 }

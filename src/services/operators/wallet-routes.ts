@@ -23,8 +23,8 @@ export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'
   /** Whether each change is stored as an event, to be sent to the registry. */
   readonly storesEvents: boolean;
   /**
-   * Stores events of refused attempts, and of an operator's first read of a merchant's records in an hour. Null: such
-   * events are not stored.
+   * Storage of events about refused attempts, and about an operator's first read of a merchant's records in an hour.
+   * Null: such events are not stored.
    */
   readonly attempts: OperatorAttempts | null;
 }

@@ -29,21 +29,21 @@ const leaseMilliseconds = 30_000;
  */
 const leaseSlackMilliseconds = 900_000;
 /**
- * Lock timeout of a refund. A hung process may hold the lock of this wallet, and all later refunds of this batch would
- * have to wait for it.
+ * Lock timeout of a refund. A hung process could hold the lock of the wallet. Without the timeout, all later refunds of
+ * the batch would wait for this lock.
  */
 const lockWaitMilliseconds = 1000;
 
 /**
  * Advances due payouts by one step: from pending to processing, or from processing to successful or failed.
- * @returns true if more payouts may be due now
+ * @returns true if more payouts could be due now
  */
 export async function advancePayouts(context: AdvanceContext): Promise<boolean> {
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Processing payouts are leased first. So a payout that this call sends to the bank ends in a later call at the
-  // earliest, even with a bank delay of 0.
+  // Payouts with the status `processing` are leased first. So a payout that this call sends to the bank ends in a later
+  // call at the earliest, even with a bank delay of 0.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -57,10 +57,13 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
 }
 
-/** When payouts are leased, for how long (`wait`, ms), and the longest lease plus its margin (`longest`, ms). */
+/** The times of a lease (the exclusive right of a process to advance a payout). */
 interface LeaseTimes {
+  /** When the lease begins. */
   readonly now: SqlTime;
+  /** How long the lease lasts, in milliseconds. */
   readonly wait: number;
+  /** The longest possible lease plus its margin, in milliseconds. */
   readonly longest: number;
 }
 

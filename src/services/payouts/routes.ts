@@ -116,7 +116,7 @@ export const payoutRoutes: Routes = (app, context) => {
 };
 
 /**
- * Creates the error for a missing default wallet. Merchants cannot create wallets, so its message says what to ask the
+ * Creates the error for a missing default wallet. Merchants cannot create wallets, so the message says what to ask the
  * provider for.
  */
 function noDefaultWallet(currency: string, environment: Environment): Refusal {
@@ -146,8 +146,8 @@ const insufficientBalance = { path: 'amount', message: 'Insufficient wallet bala
 
 /**
  * Debits the wallet, inserts the ledger entry and creates the payout. Call this in a database transaction, so that all
- * three writes commit together. Insufficient balance is a 422 like any invalid field: clients that support 402 would
- * read it as a charge by the gateway itself.
+ * three writes commit together. Insufficient balance gives a 422 like any invalid field, and not a 402: clients that
+ * support 402 would take it for a charge by the gateway itself.
  * @throws Refusal 422 `insufficient_balance`
  */
 async function createPayout(
