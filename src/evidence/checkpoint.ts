@@ -31,7 +31,8 @@ export interface Checkpoint {
   /** When the checkpoint was signed, by the gateway's clock, in milliseconds since 1970. */
   readonly at: number;
   /**
-   * The last line of the log before this run (log of one process or file); null if it was empty. Start checkpoint only.
+   * The last line of the log before this run (log of one process or file); null if the log was empty. Only in a start
+   * checkpoint.
    */
   readonly previous?: RunEnd | null | undefined;
   /** The id of the run (hash chain) in the next file. Only in the end checkpoint of a rotated file. */
@@ -60,8 +61,8 @@ export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run
 }
 
 /**
- * The instance key (the gateway's long-lived key) signed a checkpoint, but the run key, which exists only for one run,
- * did not.
+ * Thrown if the instance key (the gateway's long-lived key) signed a checkpoint, but the run key, which exists only for
+ * the log of one process, did not.
  */
 export class NotSignedByRun extends InvalidNote {
   constructor(

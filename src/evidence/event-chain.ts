@@ -22,19 +22,19 @@ export const chainStart: ChainHead = { position: 0, hash: '0'.repeat(64) };
 
 const hashForm = /^[0-9a-f]{64}$/;
 
-/** Returns the hash of an event, which also covers all events before it. */
+/** Returns the hash of an event. It covers the previous hash, and so all events before this one. */
 export function eventHash(previous: string, content: string): string {
   return hash('sha256', `${previous}\n${content}`, 'hex');
 }
 
 /**
  * What a signed note states: the head of the chain (`events`), or the last event that retention deleted
- * (`events/pruned`). Each has its own origin (first line). Otherwise an old signed head could pass as evidence that
- * retention deleted the events before it.
+ * (`events/pruned`). Each of these two kinds has its own origin (first line). Otherwise an old signed head could pass
+ * as evidence that retention deleted the events before it.
  */
 export type ChainNote = 'events' | 'events/pruned';
 
-/** Signs a position and hash of the chain as a note with the origin `<name>/events`, or `<name>/events/pruned`. */
+/** Signs a position and hash of the chain as a note whose first line is `<name>/events` or `<name>/events/pruned`. */
 export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner, about: ChainNote = 'events'): string {
   const text = `${signer.key.name}/${about}\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
   return `${text}\n${signer.lineFor(text)}`;
@@ -136,14 +136,14 @@ export class ChainCheck {
     this.#report('forged-signature', position, null);
   }
 
-  /** Reports that no signature confirms the deletion of the events before the first one. */
+  /** Reports that no signature confirms the deletion of the events before the first stored event. */
   reportUnsignedDeletion(): void {
     this.#report('unsigned-deletion', this.#head.position, null);
   }
 
   /**
-   * Compares the chain with its stored head, and reports checkpoints beyond the last event. Call it after the last
-   * event.
+   * Compares the chain with its stored head, and reports checkpoints whose position is after the last event. Call it
+   * after the last event.
    */
   end(stored: ChainHead): void {
     for (let missing = this.#head.position + 1; missing <= stored.position && this.faults < mostFindings; missing += 1)

@@ -2,7 +2,7 @@ import { parseDigest } from './checkpoint.js';
 import { InvalidNote } from './signed-note.js';
 
 /**
- * Proves that a line belongs to a log. The verifier needs neither the log nor a secret, only the signer's public key.
+ * A proof that a line belongs to a log. The verifier needs neither the log nor a secret, only the signer's public key.
  */
 export interface LineProof {
   /** The hash of the previous line in hex; 64 zeros for the first line of a hash chain. */

@@ -13,8 +13,8 @@ const node = Buffer.alloc(1 + 2 * digestBytes);
 node[0] = 0x01;
 
 /**
- * Returns the leaf hash of a line (RFC 6962, section 2.1) in lower-case hex. Uses one buffer for all lines: a log has
- * millions, and creating a Hash object per line takes as long as hashing it.
+ * Returns the leaf hash of a line (RFC 6962, section 2.1) in lower-case hex. Uses one buffer for all lines. A log has
+ * millions of lines, and creating a Hash object for each line takes as long as hashing the line.
  * @param previous the hash of the previous line, 64 hex digits
  * @param text the line without its last 76 bytes, which contain its own hash
  */
@@ -35,7 +35,8 @@ export function entryHash(entry: string): string {
 
 /**
  * Returns the hash of an inner node (RFC 6962, section 2.1) in lower-case hex.
- * @param left and right: the hashes of its children, in hex
+ * @param left the hash of the left child, in hex
+ * @param right the hash of the right child, in hex
  */
 export function nodeHash(left: string, right: string): string {
   node.write(left, 1, 'hex');
@@ -50,7 +51,8 @@ export interface LeafRange {
 }
 
 /**
- * Splits a range of leaves into the fewest complete subtrees, and returns their numbers of leaves from left to right.
+ * Splits a range of leaves into the fewest complete subtrees. Yields the number of leaves of each subtree, from left to
+ * right.
  */
 function* widthsOf({ from, to }: LeafRange): Generator<number> {
   for (let at = from; at < to;) {
@@ -94,7 +96,10 @@ export class MerkleRange {
     return this.#to;
   }
 
-  /** Appends a leaf, or a complete subtree with `width` leaves. @param root its hash in hex */
+  /**
+   * Appends a leaf, or a complete subtree with `width` leaves.
+   * @param root the hash of the leaf, or the root of the subtree, in hex
+   */
   append(root: string, width = 1): void {
     let subtree = root;
     const to = this.#to + width;
@@ -107,7 +112,7 @@ export class MerkleRange {
   }
 
   /**
-   * Returns a new range of the leaves of this range and of `next`. The range `next` must directly follow this range.
+   * Returns a new range with the leaves of this range and of `next`. The range `next` must directly follow this range.
    */
   with(next: MerkleRange): MerkleRange {
     const both = new MerkleRange(this.from);
@@ -155,7 +160,7 @@ const nodeInLevel = Array.from({ length: batchLeaves / 2 }, (_, index) =>
   nodesOfLevel.subarray(index * node.length, (index + 1) * node.length),
 );
 
-/** Returns the root over a batch of leaves, in hex. Their number must be a power of two and at most 256. */
+/** Returns the root over a batch of leaves, in hex. The number of leaves must be a power of two and at most 256. */
 function rootOfBatch(leaves: readonly string[]): string {
   let level = leaves;
   while (level.length > 1) {

@@ -8,14 +8,14 @@ import {
   verify,
 } from 'node:crypto';
 
-/** A note, key or proof is malformed or its signature is invalid. The message quotes no part of the input. */
+/** Thrown if a note, key or proof is malformed, or a signature is invalid. The message quotes no part of the input. */
 export class InvalidNote extends Error {
   override readonly name = 'InvalidNote';
 }
 
 /**
- * Names of keys and logs are URLs without a scheme. Spaces and `+` are forbidden, because they delimit the name in a
- * note or a key.
+ * Matches the names of keys and logs, which are URLs without a scheme. Spaces and `+` are forbidden, because they
+ * delimit the name in a note or a key.
  */
 const noteName = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
@@ -104,7 +104,7 @@ export class NoteSigner {
   /**
    * Signs a receipt: the statement that this signer saw the text at this time. Returns the signature line with its line
    * end.
-   * @param seconds since 1970
+   * @param seconds the time, in seconds since 1970
    */
   receiptFor(text: string, seconds: number): string {
     const time = Buffer.alloc(timeBytes);
@@ -135,7 +135,7 @@ export function forPurpose({ name, publicKey }: NoteKey, purpose: KeyPurpose): N
 }
 
 /**
- * Caches the last parsed key. All checkpoints of one gateway process contain the same key, and parsing a key takes
+ * The last parsed key, as a cache. All checkpoints of one gateway process contain the same key, and parsing a key takes
  * longer than verifying a signature.
  */
 let latest: { readonly text: string; readonly key: NoteKey } | null = null;

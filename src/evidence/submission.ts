@@ -7,8 +7,8 @@ import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote, type
  */
 export interface Submission {
   /**
-   * How many access-log lines the previous checkpoint of this gateway process covers, according to the registry; 0
-   * without a previous checkpoint.
+   * How many access-log lines the previous checkpoint of this gateway process covers, according to the registry; 0 if
+   * there is no previous checkpoint.
    */
   readonly oldSize: number;
   /** The Merkle consistency proof that this checkpoint's lines begin with the lines of the previous checkpoint. */

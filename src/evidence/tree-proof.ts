@@ -1,6 +1,9 @@
 import { type LeafRange, MerkleTree, nodeHash, type TreeGrowth } from './merkle-tree.js';
 
-/** Returns where RFC 6962 splits a tree: the left subtree has the largest power of two below the number of leaves. */
+/**
+ * Returns the index of the leaf at which RFC 6962 splits a range of leaves. The number of leaves on its left is the
+ * largest power of two below the number of all leaves in the range.
+ */
 function middleOf({ from, to }: LeafRange): number {
   let half = 1;
   while (2 * half < to - from) half *= 2;
@@ -111,8 +114,8 @@ export function isConsistent(older: TreeState, newer: TreeState, proof: readonly
 }
 
 /**
- * Computes the roots of the older and the newer tree over a range from a consistency proof. Removes the used hashes
- * from `hashes`.
+ * Uses a consistency proof to compute two roots over a range of leaves: of the older tree and of the newer tree.
+ * Removes the used hashes from `hashes`.
  */
 function rootsOfGrowth(
   older: TreeState,

@@ -16,7 +16,7 @@ const beyondAscii = /[\x80-\xff]/;
  */
 export type Pepper = KeyObject;
 
-/** Converts the bytes of a pepper to a KeyObject. With a Buffer, Node 24 takes 10 µs more per HMAC. */
+/** Converts the bytes of a pepper (HMAC secret) to a KeyObject. With a Buffer, Node 24 takes 10 µs more per HMAC. */
 export function pepperOf(bytes: Buffer): Pepper {
   return createSecretKey(bytes);
 }
@@ -25,8 +25,8 @@ export function pepperOf(bytes: Buffer): Pepper {
  * Returns the lookup id, under which a key store stores a key: the hex SHA-256 of the key, or its HMAC-SHA-256 if there
  * is a pepper. A slow password hash would only slow down the gateway: a key has 256 random bits, so it cannot be
  * guessed.
- * @param key with one character per byte (latin1), as Node decodes headers; imported keys may contain non-ASCII
- * characters
+ * @param key the key, with one character per byte (latin1), as Node decodes headers; imported keys can contain
+ * non-ASCII characters
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {
   if (pepper !== null) return createHmac('sha256', pepper).update(key, 'latin1').digest('hex');

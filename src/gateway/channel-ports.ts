@@ -10,8 +10,8 @@ export interface GatewayMessage {
 
 /**
  * Sends messages from a gateway to the registry and returns the replies. Each message is authenticated with the HMAC
- * secret that also seals records. Messages and replies may be lost: the sender repeats a message until it gets a reply,
- * so a handler may receive a message twice.
+ * secret that also seals records. Messages and replies can be lost. The sender repeats a message until it gets a reply,
+ * so a handler can receive a message twice.
  */
 export interface RegistryChannel {
   /** Sends one message. @returns the reply; rejects on timeout */

@@ -22,7 +22,7 @@ export interface KeyLookup {
  */
 export interface KeyStore {
   /**
-   * @param lookupId the hex SHA-256 of the whole key, or its HMAC with the pepper
+   * @param lookupId the hex SHA-256 of the whole key, or its HMAC with the pepper (a secret)
    * @throws KeyStoreUnavailable if the key cannot be looked up now
    */
   find(lookupId: string): Eventual<KeyLookup>;
@@ -41,7 +41,7 @@ export interface KeyStore {
   close(): Promise<void>;
 }
 
-/** The key store is unavailable. The message is for operators and contains no API key. */
+/** Thrown if the key store is unavailable. The message is for operators and contains no API key. */
 export class KeyStoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);

@@ -2,7 +2,7 @@ import type { Credential } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import type { Eventual } from './eventual.js';
 
-/** Whether a token was taken from a token bucket, and how many tokens remain (may be a fraction). */
+/** Whether a token was taken from a token bucket, and how many tokens remain (can be a fraction). */
 export interface TokenTake {
   readonly taken: boolean;
   readonly tokens: number;
@@ -11,8 +11,8 @@ export interface TokenTake {
 /** A rate limit per merchant, as token buckets that all gateways share. */
 export interface SharedRate {
   /**
-   * Takes a token from the bucket of a merchant. Returns null if the shared store is unavailable: immediately if that
-   * is known, otherwise after a timeout. Never throws or rejects.
+   * Takes a token from the bucket of a merchant. Returns null if the shared store is unavailable: at once if the outage
+   * is already known, otherwise after a timeout. Never throws or rejects.
    */
   take(merchantId: string): Eventual<TokenTake | null>;
   close(): Promise<void>;
@@ -110,16 +110,18 @@ export interface CallerIdentity {
 
 /** The gateway's span of a request in a distributed trace. */
 export interface Span {
-  /** 32 hex digits. */
+  /** The id of the trace, 32 hex digits. */
   readonly traceId: string;
-  /** 16 hex digits, like `parentId`. `parentId` is null if the client sent no trace context. */
+  /** The id of this span, 16 hex digits. */
   readonly spanId: string;
+  /** The id of the client's span, 16 hex digits; null if the client sent no trace context. */
   readonly parentId: string | null;
   readonly name: string;
-  /** Start time in milliseconds since 1970. `duration` is in milliseconds, too. */
+  /** Start time, in milliseconds since 1970. */
   readonly startedAt: number;
+  /** Duration in milliseconds. */
   readonly duration: number;
-  /** Whether the gateway or its upstream failed. */
+  /** Whether the gateway or its upstream failed to handle the request. */
   readonly failed: boolean;
   readonly attributes: Readonly<Record<string, string | number>>;
 }

@@ -33,7 +33,7 @@ export interface Records {
 
 /** Statistics of a record store. */
 export interface RecordStats extends CacheStats {
-  /** How many reads found an unusable record, by problem. */
+  /** How many reads found a record that cannot be used, by problem. */
   readonly refused: Readonly<Record<RecordProblem, number>>;
 }
 
@@ -58,10 +58,10 @@ export interface PreloadStats {
 export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
 export type PreloadState = (typeof preloadStates)[number];
 
-/** Statistics of the existing or the non-existing records in a cache. */
+/** Statistics of one part of a cache: the existing records, or the ids that have no record. */
 export interface CachePartStats {
   readonly entries: number;
-  /** Entries evicted before their expiry because the cache was full, since the process started. */
+  /** How many entries were evicted since the process started: before their expiry, because the cache was full. */
   readonly evictions: number;
 }
 

@@ -26,13 +26,13 @@ const keyRecordSchema = Type.Object({
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
   statusChangedAt,
-  // Absent in records of earlier releases. `label` is also absent if the key has no label, `graceEndsAt` if it was not
-  // reset.
+  // Both fields are absent in records of earlier releases. `label` is also absent if the key has no label, and
+  // `graceEndsAt` if the key was not reset.
   label: Type.Optional(Type.String({ maxLength: 256 })),
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// The list must be the first type of each union: if no type matches, validation errors describe the first one.
+// In each union, the list must be the first type: if no type matches, validation errors describe the first type.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -56,7 +56,7 @@ const metaMembers = {
   servers: Type.Optional(
     Type.Array(Type.String({ pattern: '^[0-9a-zA-Z_-]{1,64}$' }), { minItems: 1, maxItems: 1000 }),
   ),
-  /** Highest number of replicas that the registry has seen. Each of them may be promoted to primary. */
+  /** Highest number of replicas that the registry has seen. Each of them could be promoted to primary. */
   replicas: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
   /**
    * Whether the registry replies to gateways that request a missing record. Earlier releases omit this field and do not
@@ -99,7 +99,7 @@ export type MerchantRecord = Static<typeof merchantRecordSchema>;
  */
 export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
 
-/** A record cannot be used. This counts as an outage of the key store, never as an unknown key. */
+/** Thrown if a record cannot be used. This counts as an outage of the key store, never as an unknown key. */
 export class MalformedRecord extends Error {
   readonly reason: RecordProblem;
 
@@ -112,7 +112,7 @@ export class MalformedRecord extends Error {
 
 /**
  * Parses the JSON of a record, and rejects repeated members. JSON.parse silently keeps the last member of a name, which
- * may have another status or expiry than the writer intended.
+ * could have another status or expiry than the writer intended.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
@@ -210,8 +210,8 @@ export function compileKeyRecord(value: unknown): CompiledKey {
 }
 
 /**
- * Caches compiled permissions by the JSON of their entries. This saves memory: 100,000 keys may be cached, and many
- * have the same permissions.
+ * Caches compiled permissions by the JSON of their entries. This saves memory, because up to 100,000 keys are cached,
+ * and many have the same permissions.
  */
 const permissionsOf = memoize(1_000, (entries) => compilePermissions(JSON.parse(entries) as string[]));
 

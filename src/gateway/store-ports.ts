@@ -18,7 +18,7 @@ export interface StoreEntry {
 /** The newest database change whose records are all in the store. */
 export interface Position {
   readonly revision: number;
-  /** Id of the change. After a restore of the database, two different changes may have the same revision. */
+  /** Id of the change. After a restore of the database, two different changes can have the same revision. */
   readonly change: string;
 }
 
@@ -26,17 +26,20 @@ export interface Position {
 export interface StoreSnapshot {
   /** Number that changes when the connection may lead to another server, or an invalidation message may be lost. */
   readonly epoch: number;
-  /** Run ids of the Redis servers that store the records, in stable order. Empty if the user may not query them. */
+  /**
+   * Run ids of the Redis servers that store the records, in stable order. Empty if the user lacks the right to query
+   * them.
+   */
   readonly servers: readonly string[];
   /** Number of replicas that a failover could promote. */
   readonly replicas: number;
-  /** Null if missing: the store is empty, or an operator deleted the meta record to force a rewrite of all records. */
+  /** Null if the store is empty, or if an operator deleted the meta record to force a rewrite of all records. */
   readonly meta: StoredMeta | null;
-  /** Revision of the newest published change; 0 if missing or invalid. */
+  /** Revision (number) of the newest published change; 0 if it is missing or invalid. */
   readonly revision: number;
   /** Id of the newest published change; null if the store does not contain it. */
   readonly change: string | null;
-  /** False if any server of the store was emptied or has lost changes. */
+  /** Whether the store has all changes; false if any of its servers was emptied or has lost changes. */
   readonly isWhole: boolean;
   /**
    * Which secret made the seal (HMAC) of the meta record: the current one, another accepted one, or an unknown one
@@ -55,14 +58,14 @@ export interface StoreMemory {
   readonly maxMemory: number;
 }
 
-/** A gateway as the store shows it: its acknowledgement of changes, and the time since it last wrote that. */
+/** A gateway as the store shows it: which changes it has acknowledged, and how long ago it gave a sign of life. */
 export interface SeenGateway {
   readonly instanceId: string;
   /** Milliseconds since the gateway's last sign of life. Restarts at 0 if invalidation messages may have been lost. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
-  /** Null if the acknowledgement is missing or invalid. */
+  /** Which changes the gateway has applied; null if the acknowledgement is missing or invalid. */
   readonly acknowledgement: GatewayAcknowledgement | null;
   /** Whether the acknowledgement has a valid seal (HMAC); false if this process has no secret. */
   readonly isSealed: boolean;
@@ -79,23 +82,24 @@ interface GatewayAcknowledgement {
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
-  /** How long the gateway may use its cached records during an outage, plus one second, in milliseconds. */
+  /** How long the gateway is allowed to use cached records during an outage, plus one second; in milliseconds. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
-  /** True once the gateway is shutting down and has decided its last request. */
+  /** Whether the gateway is shutting down and has decided its last request. */
   readonly leaving?: boolean | undefined;
 }
 
 /**
- * A section of a gateway's list of inactive keys and merchants. Gateways write the list after the store lost changes:
- * if the database was restored from a backup, only the gateways may still know of a revocation.
+ * A part of a gateway's report of keys and merchants whose status denies requests. Gateways write it after the store
+ * lost changes. If the database was restored from a backup, perhaps only the gateways know of a revocation.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The generation (unbroken history of changes) that the gateway knew last. `revision` is its newest known change. */
+  /** The generation (unbroken history of changes) that the gateway knew last. */
   readonly generation: string;
+  /** The newest change of that generation that the gateway knew. */
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
   /** Whether the report has a valid seal (HMAC); false if this process has no secret. */
@@ -106,9 +110,9 @@ export interface InactiveReport {
 export interface SeenGateways {
   /** Number that changes when a connection or invalidation message may have been lost, as in `StoreSnapshot`. */
   readonly epoch: number;
-  /** Generation in the meta record; null if that record is missing, invalid, or names other servers. */
+  /** The generation that the meta record names; null if that record is missing, invalid, or names other servers. */
   readonly generation: string | null;
-  /** Whether the meta record is sealed with an accepted secret. */
+  /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
   /** Whether this process has handled all invalidation messages that were sent before this query. */
   readonly isFresh: boolean;
@@ -117,7 +121,7 @@ export interface SeenGateways {
   readonly hasReports: boolean;
 }
 
-/** A lease: the registry allows a gateway to use its cached records. */
+/** A lease: the registry allows a gateway to use its cached records for a limited time. */
 export interface GatewayGrant {
   readonly instanceId: string;
   readonly generation: string;
@@ -190,9 +194,9 @@ export interface RecordsStore {
   readonly sealIds: readonly string[];
   /** Whether a failover can promote a replica without the registry's involvement. */
   readonly canFailOver: boolean;
-  /** Watches for changes by other writers; null if no other process can write to the store. */
+  /** The watch for changes by other writers; null if no other process can write to the store. */
   readonly watched: WatchedRecords | null;
-  /** Receives record requests from gateways; null if gateways do not request records from the registry. */
+  /** The receiver of record requests from gateways; null if gateways do not request records from the registry. */
   readonly inbox: RecordInbox | null;
   /**
    * Reads the store's state. Checks that the connected server is the primary: rejects if no majority of the sentinels,
@@ -204,7 +208,7 @@ export interface RecordsStore {
   /** Makes this registry the writer. On a single server, the previous writer can no longer publish. */
   begin(): Promise<void>;
   /**
-   * Writes all entries, in several commands if there are too many for one. If the promise rejects, some entries may
+   * Writes all entries, in several commands if there are too many for one. If the promise rejects, some entries could
    * already be written. Never overwrites a stored record of a later change.
    * @param change the revision of the newest change among the entries
    * @param generation the generation of the entries
@@ -237,7 +241,7 @@ export interface RecordsStore {
    * @param roster the instance ids of the gateways that the registry knows
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
-  /** Resolves when any gateway next writes its acknowledgement. Never resolves if the store reports no such writes. */
+  /** Resolves when any gateway next acknowledges a change. Never resolves if the store does not report that. */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
   /** Deletes the leases of these gateways, then their acknowledgements. */
@@ -249,8 +253,8 @@ export interface RecordsStore {
   /** Reads stored records in the order of the names. The value is null if a record is missing or not JSON. */
   read(names: readonly string[]): Promise<readonly StoreEntry[]>;
   /**
-   * Iterates over the names with a prefix. Names created or deleted meanwhile may be missing, and a name may occur
-   * twice.
+   * Iterates over the names with a prefix. Names that are created or deleted meanwhile can be missing, and a name can
+   * occur twice.
    */
   names(prefix: string): AsyncIterable<string>;
 }

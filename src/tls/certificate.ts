@@ -17,8 +17,9 @@ export interface Certificate {
   readonly keyType: string;
   /** The leaf certificate. */
   readonly x509: X509Certificate;
-  /** Validity period, in milliseconds since 1970. */
+  /** When the certificate becomes valid, in milliseconds since 1970. */
   readonly notBefore: number;
+  /** When the certificate expires, in milliseconds since 1970. */
   readonly notAfter: number;
 }
 

@@ -5,7 +5,8 @@ import { compileContexts, type SecureContexts, type TlsSettings } from './secure
 import type { TlsMaterial } from './tls-material.js';
 
 /**
- * Maximum age of generated session ticket keys, in milliseconds. A leaked key exposes every session encrypted with it.
+ * Maximum age of generated session ticket keys, in milliseconds. It is limited, because a leaked key exposes every
+ * session that was encrypted with it.
  */
 const ticketKeysMaxAge = 24 * 3_600_000;
 
@@ -41,10 +42,10 @@ export class TlsCredentials {
 
   /**
    * Replaces the certificates and keys, starting with the next handshake.
-   * @throws if OpenSSL rejects the new ones
+   * @throws if OpenSSL rejects the new certificates or keys
    */
   replace(material: TlsMaterial): void {
-    const contexts = this.#compile(material); // first, because this throws if OpenSSL rejects the new ones
+    const contexts = this.#compile(material); // first, because it throws if OpenSSL rejects the new certificates
     this.#material = material;
     this.#contexts = contexts;
     for (const server of this.#servers) server.setSecureContext(contexts.defaults);
@@ -65,8 +66,8 @@ export class TlsCredentials {
 }
 
 /**
- * Whether the client sent an invalid certificate. With `request`, a client may omit its certificate, but a certificate
- * that it sends must be valid.
+ * Whether the client sent an invalid certificate. With `request`, a client is allowed to omit its certificate, but a
+ * certificate that it sends must be valid.
  */
 export function showsBadCertificate(socket: TLSSocket, wanted: TlsSettings['clientCertificates']): boolean {
   return wanted === 'request' && !socket.authorized && Object.keys(socket.getPeerCertificate()).length > 0;

@@ -14,7 +14,7 @@ export interface TlsSettings {
   readonly clientCertificates: ClientCertificates;
 }
 
-/** Only cipher suites with forward secrecy and authenticated encryption. */
+/** The cipher suites: only those with forward secrecy and authenticated encryption. */
 const ciphers = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -28,10 +28,10 @@ const ciphers = [
 ].join(':');
 
 /**
- * Only cheap key exchange groups, including a post-quantum hybrid if OpenSSL supports it. OpenSSL's defaults include
- * P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field groups of TLS 1.3 cost up to
- * a hundred times as much. An attacker could cause this cost for free by replaying recorded bytes. Every TLS library
- * supports at least one of the groups in this list.
+ * The key exchange groups: only those that cost little CPU, including a post-quantum hybrid if OpenSSL supports it.
+ * OpenSSL's defaults include P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field
+ * groups of TLS 1.3 cost up to a hundred times as much. An attacker could cause this cost for free by replaying
+ * recorded bytes. Every TLS library supports at least one of the groups in this list.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 
@@ -99,8 +99,8 @@ function exactFirst(certificates: readonly Certificate[], name: string): Certifi
 }
 
 /**
- * Whether a certificate covers all names of another one. It can then replace the other for clients that support only
- * its key type.
+ * Whether the certificate `one` covers all names of another certificate. It can then replace the other certificate for
+ * clients that support only the key type of `one`.
  */
 function isTwin(one: Certificate, { names }: Certificate): boolean {
   return names.length > 0 && names.every((name) => covers(one, name));

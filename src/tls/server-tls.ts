@@ -5,10 +5,11 @@ import { showsBadCertificate, TlsCredentials } from './credentials.js';
 import { readTlsMaterial } from './tls-material.js';
 import { TlsReload } from './tls-reload.js';
 
-/** The certificate files of an API's listener; `clientCaFile`: the CAs of client certificates, or null. */
+/** The certificate files of an API's listener. */
 export interface ServerTlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
+  /** The file with the CAs of client certificates; null: client certificates are not requested. */
   readonly clientCaFile: string | null;
 }
 

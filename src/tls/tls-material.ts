@@ -73,7 +73,7 @@ export async function readAuthority(file: string): Promise<Buffer> {
   return ca;
 }
 
-/** Returns why these certificates must not replace the ones in use; null if they may. */
+/** Returns why these certificates must not replace the ones in use; null if they can replace them. */
 export function problemOf({ certificates }: TlsMaterial, now: number): string | null {
   for (const { file, notBefore, notAfter } of certificates) {
     if (notAfter <= now) return `The certificate ${file} has expired.`;

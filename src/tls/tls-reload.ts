@@ -4,7 +4,10 @@ import type { TlsFiles } from './tls-material.js';
 
 /** The result of reloading changed files. */
 export interface CertificateChange {
-  /** `restored`: after a `refused` change, the files again contain the certificates and keys in use. */
+  /**
+   * `replaced`: the new files are in use. `refused`: the previous files stay in use. `restored`: after a `refused`
+   * change, the files again contain the certificates and keys in use.
+   */
   readonly result: 'replaced' | 'refused' | 'restored';
   /** Why the new files were rejected and the previous ones stay in use; null otherwise. */
   readonly problem: string | null;

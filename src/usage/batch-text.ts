@@ -21,7 +21,7 @@ import {
  */
 const maxInflatedBytes = 8 * 1024 * 1024;
 
-/** The number of values in a row of each list. */
+/** The number of values in one row, for each kind of list. */
 const width = { codes: 7, addresses: 8, agents: 3, hosts: 5, lastUse: 3 } as const;
 
 /** The members of a batch (message with usage counts) besides its counts. */
@@ -58,7 +58,7 @@ export class BatchWriter {
   readonly #keys: KeyEntry[] = [];
   readonly #merchants: MerchantEntry[] = [];
 
-  /** @param from start of the counted period; times in the rows are relative to it */
+  /** @param from the start of the counted period; times in the rows are relative to it */
   constructor(from: number) {
     this.#from = from;
   }

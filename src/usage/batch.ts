@@ -1,7 +1,8 @@
 import Type, { Compile, type Static } from '../typebox/typebox.js';
 
-/** The hours and days in which requests are counted, in milliseconds. They begin at the hours and days of UTC. */
+/** The length of an hour. Requests are counted by result for each hour of UTC. */
 export const hourMilliseconds = 3_600_000;
+/** The length of a day. Requests are counted by address, User-Agent and host for each day of UTC. */
 export const dayMilliseconds = 24 * hourMilliseconds;
 
 /**
@@ -27,37 +28,41 @@ const codeCount = Type.Object({
   /** `accepted`, or the code of the denial or failure, as in the access log. */
   code: text(64),
   count,
-  /**
-   * Duration of all requests together, and of the slowest one. A log line that several requests share has no duration:
-   * 0.
-   */
+  /** Duration of all requests together. A log line that several requests share has no duration and counts as 0. */
   totalMilliseconds: Type.Number({ minimum: 0 }),
+  /** Duration of the slowest request. */
   slowestMilliseconds: Type.Number({ minimum: 0 }),
   requestBytes: count,
   responseBytes: count,
 });
 
-/** Requests from one client address on one day. `address` is null in the row for all addresses beyond the limit. */
+/**
+ * Requests from one client address on one day. `address` is null in the row that adds up all addresses beyond the
+ * limit.
+ */
 const addressCount = Type.Object({
   day: moment,
   address: nullable(text(64)),
-  /** ISO 3166 code and AS number of the address; null without a GeoIP database. */
+  /** ISO 3166 code of the address; null without a GeoIP database. */
   country: nullable(text(8)),
+  /** Number of the autonomous system; null without a GeoIP database. */
   asNumber: nullable(count),
   accepted: count,
   /** Denied and failed requests. */
   refused: count,
-  /** Times of the first and the last of these requests. */
+  /** Time of the first request that this row counts. */
   firstAt: moment,
+  /** Time of the last request that this row counts. */
   lastAt: moment,
 });
 
 /**
- * Accepted requests with one User-Agent on one day; `agent` is null in the row for all User-Agents beyond the limit.
+ * Accepted requests with one User-Agent on one day; `agent` is null in the row that adds up all User-Agents beyond the
+ * limit.
  */
 const agentCount = Type.Object({ day: moment, agent: nullable(text(256)), count });
 
-/** Requests with one host on one day; `host` is null in the row for all hosts beyond the limit. */
+/** Requests with one host on one day; `host` is null in the row that adds up all hosts beyond the limit. */
 const hostCount = Type.Object({
   day: moment,
   /** The header that contained the host: the first of Origin, Referer and Host that the request had. */
@@ -112,13 +117,14 @@ const usageBatch = Type.Object({
   /** Number of the batch: 1 for the first batch of a process, and one more for each further batch. */
   sequence: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   /**
-   * The highest sequence that the registry has confirmed to the process as stored in SQL. Several batches may be in
-   * flight; the registry stores a batch only after the one before it. If the registry's last sequence is below
-   * `acknowledged`, its database was restored from a backup, and the batches in between are lost.
+   * The highest sequence that the registry has confirmed to the process as stored in SQL. Several batches can be in
+   * flight at the same time, but the registry stores a batch only after the one before it. If the registry's last
+   * sequence is below `acknowledged`, its database was restored from a backup, and the batches in between are lost.
    */
   acknowledged: count,
-  /** The period in which the requests were recorded: `from` is inclusive, `to` is exclusive. */
+  /** Start of the period in which the requests were recorded (inclusive). */
   from: moment,
+  /** End of the period in which the requests were recorded (exclusive). */
   to: moment,
   /** Whether this is the last batch, because the process has ended. */
   isLast: Type.Boolean(),
@@ -143,10 +149,12 @@ export type RefusalDetail = Static<typeof refusal>;
 export type MerchantUsage = Static<typeof merchantUsage>;
 export type KeyUsage = Static<typeof keyUsage>;
 
-/** Compiled for speed: a check without compilation takes as long for 1,000 keys as storing them. */
+/**
+ * The schema of a batch, compiled for speed. Without compilation, checking 1,000 keys takes as long as storing them.
+ */
 const batches = Compile(usageBatch);
 
-/** Whether a value is a batch (usage counts). Unknown members are allowed, because a newer gateway may send them. */
+/** Whether a value is a batch (usage counts). Unknown members are allowed, because a newer gateway could send them. */
 export function isUsageBatch(value: unknown): value is UsageBatch {
   return batches.Check(value);
 }

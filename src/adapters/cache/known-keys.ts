@@ -3,21 +3,25 @@ const slotsPerBucket = 8;
 const minSlots = 65_536;
 const maxSlots = 4_194_304;
 const slotsPerEntry = 8;
-/** End offsets in a lookup id (a hash in hex): a slot stores digits 0 to 7, and digits 8 to 15 select the bucket. */
+/**
+ * The end offsets of two parts of a lookup id (a key's hash in hex). A slot stores digits 0 to 7, and digits 8 to 15
+ * select the bucket.
+ */
 const [numberEnd, bucketEnd] = [8, 16];
 
 /**
- * A compact set of API keys that exist. The gateway does not count a lookup of these keys as a guess, even after the
- * record cache has evicted their records. The set stores 32 bits of each key's hash, and a full bucket evicts its
- * oldest entry. About one unknown key in 500,000,000 passes as known, which costs one lookup in the store.
+ * A compact set of API keys that exist. The gateway does not count a lookup of these keys as an attempt to guess a key,
+ * even after the record cache has evicted their records. The set stores 32 bits of each key's hash, and a full bucket
+ * evicts its oldest entry. About one unknown key in 500,000,000 is mistaken for a known one, which costs only one
+ * lookup in the store.
  */
 export class KnownKeys {
   readonly #slots: Uint32Array;
   readonly #bucketMask: number;
 
   /**
-   * @param maxEntries maximum size of the record cache; this set has room for several times as many keys and takes 256
-   * KiB to 16 MiB
+   * @param maxEntries maximum number of records in the record cache; this set has room for several times as many keys
+   * and takes 256 KiB to 16 MiB
    */
   constructor(maxEntries: number) {
     let places = minSlots;
@@ -28,7 +32,7 @@ export class KnownKeys {
 
   /**
    * Adds keys to the set.
-   * @param lookupIds of existing keys; each is a hash of 64 hex digits
+   * @param lookupIds the hashes of existing keys, of 64 hex digits each
    */
   note(lookupIds: readonly string[]): void {
     for (const id of lookupIds) this.#noteOne(id);
@@ -55,7 +59,10 @@ export class KnownKeys {
   }
 }
 
-/** Extracts the 32 bits of a lookup id that a slot stores. Never returns 0, because 0 marks an empty slot. */
+/**
+ * Returns the part of a lookup id (a key's hash in hex) that a slot stores: its first 32 bits. Never returns 0, because
+ * 0 marks an empty slot.
+ */
 function numberOf(lookupId: string): number {
   return parseInt(lookupId.slice(0, numberEnd), 16) || 1;
 }

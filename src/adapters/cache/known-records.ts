@@ -2,14 +2,14 @@ import { LRUCache } from 'lru-cache';
 import { lruOptions } from '../../gateway/growing-to.js';
 import { KeyStoreUnavailable } from '../../gateway/key-store.js';
 
-/** A cached record and when it was read, in whole milliseconds of a monotonic clock. */
+/** A cached record, and the time at which it was read: whole milliseconds of a monotonic clock. */
 interface Entry<Compiled> {
-  /** An unusable record is cached as its error, so that it is read and reported once and not for each request. */
+  /** A record that cannot be used is cached as an error. Otherwise each request would read and report it again. */
   readonly value: Compiled | KeyStoreUnavailable;
   readAt: number;
   /**
-   * The value of `#epoch` when the record was last read. `dropAll` increments `#epoch`, so an entry with a lower value
-   * counts as dropped.
+   * The value of `#epoch` when the record was last read. `dropAll` increments `#epoch`, so that all earlier entries
+   * count as dropped.
    */
   epoch: number;
 }
@@ -25,7 +25,7 @@ export class KnownRecords<Compiled extends object> {
   #size = 0;
   #evictions = 0;
 
-  /** @param maxEntries the maximum number of records; the least recently used is evicted first */
+  /** @param maxEntries the maximum number of records; the least recently used record is evicted first */
   constructor(maxEntries: number) {
     const dispose = ({ epoch }: Entry<Compiled>, _id: string, reason: string): void => {
       if (epoch !== this.#epoch || reason === 'set') return;
@@ -61,7 +61,10 @@ export class KnownRecords<Compiled extends object> {
     return this.peek(id) !== undefined;
   }
 
-  /** Caches a record as the most recently used. @param readAt whole milliseconds */
+  /**
+   * Caches a record as the most recently used.
+   * @param readAt when the record was read, in whole milliseconds of a monotonic clock
+   */
   set(id: string, value: Compiled | KeyStoreUnavailable, readAt: number): void {
     const held = this.#entries.get(id);
     if (held?.epoch !== this.#epoch) this.#size += 1;
@@ -77,13 +80,13 @@ export class KnownRecords<Compiled extends object> {
     this.#entries.delete(id);
   }
 
-  /** Drops all records by invalidating them. Deleting 100,000 entries would take 30 ms and delay requests. */
+  /** Invalidates all records, but does not delete them: deleting 100,000 takes 30 ms and would delay requests. */
   dropAll(): void {
     this.#epoch += 1;
     this.#size = 0;
   }
 
-  /** Iterates over the cached records by id. */
+  /** Iterates over the cached records, each with its id. */
   *entries(): Generator<readonly [id: string, value: Compiled | KeyStoreUnavailable]> {
     for (const [id, entry] of this.#entries.entries()) if (entry.epoch === this.#epoch) yield [id, entry.value];
   }
@@ -91,7 +94,7 @@ export class KnownRecords<Compiled extends object> {
 
 /**
  * Whether two records have the same values, compared member by member with `===`. Compiled allowlists are opaque
- * objects, so two of them always count as different; so do two errors.
+ * objects, so two of them always count as different. Two errors count as different too.
  */
 function isUnchanged(former: object, current: object): boolean {
   if (former instanceof KeyStoreUnavailable || current instanceof KeyStoreUnavailable) return false;

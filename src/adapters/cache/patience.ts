@@ -1,9 +1,9 @@
 /** How long a request waits for fresh data when the cache has a stale record for it. */
 const patienceMilliseconds = 3;
-/** After a wait has timed out, requests skip the wait for this long and get their stale records at once. */
+/** How long requests skip the wait after a wait has timed out. They get their stale records at once. */
 const betweenWaitsMilliseconds = 250;
 
-/** The result of a wait for fresh data that timed out. */
+/** The value to which a wait for fresh data resolves if it times out. */
 export const timedOut = Symbol('late');
 
 /** Lets requests wait briefly for fresh data before they get a stale record from the cache. */

@@ -18,13 +18,13 @@ export interface CacheLimits {
 interface ReadInFlight<Compiled> {
   readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
   /**
-   * Whether the value of this read may be cached. False after an invalidation of the record, because the value may be
+   * Whether the value of this read can be cached. False after an invalidation of the record, because the value may be
    * outdated.
    */
   mayBeHeld: boolean;
   /**
    * The value of `#round` when the read began. `#round` is incremented before the gateway acknowledges a change to the
-   * registry. A read with a lower value may return the record before that change, so no new request may join it.
+   * registry. A read with a lower value could return an older record, so no new request joins it.
    */
   readonly round: number;
 }
@@ -66,8 +66,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Returns a record from the cache while the cache is fresh, otherwise from the store. While the store is unavailable,
-   * returns a stale record within the configured limit. While invalidations cannot arrive, only a read of the store can
-   * show that a record does not exist.
+   * returns a stale record, but not beyond the configured time. While invalidations cannot arrive, only a read of the
+   * store can show that a record does not exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -97,7 +97,7 @@ export class RecordCache<Compiled extends object> {
     return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /** Returns the cached record as a stale result. @throws KeyStoreUnavailable if it could not be parsed */
+  /** Returns the cached record as a stale (perhaps outdated) result. @throws KeyStoreUnavailable if it is malformed */
   #stale(id: string): RecordRead<Compiled> {
     return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }
@@ -106,7 +106,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.has(id) && this.#standing.sinceKnownTrue <= this.#standing.staleMilliseconds;
   }
 
-  /** Invalidates these records, because they may have changed. */
+  /** Invalidates the records with these ids, because they may have changed. */
   drop(ids: readonly string[]): void {
     for (const id of ids) {
       this.#known.delete(id);
@@ -124,9 +124,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Prevents new requests from joining reads in flight, because such a read may return the record before a change. Must
-   * be called before the gateway acknowledges a revision (the number of a change): the registry then reports the change
-   * as in force.
+   * Prevents new requests from joining reads in flight, because such a read could return an outdated record. Must be
+   * called before the gateway acknowledges a revision (the number of a change): the registry then reports the change as
+   * in force.
    */
   closeLookUps(): void {
     this.#round += 1;
@@ -228,7 +228,7 @@ export class RecordCache<Compiled extends object> {
   #store(id: string, flight: ReadInFlight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
     if (this.#readsInFlight.get(id) === flight) this.#readsInFlight.delete(id);
     if (!flight.mayBeHeld || !this.#standing.fresh) return;
-    const readAt = Math.floor(this.#now()); // V8 stores a fraction in 16 bytes more than an integer
+    const readAt = Math.floor(this.#now()); // an integer, because V8 needs 16 more bytes for a fraction
     if (value === null) {
       this.#known.delete(id);
       this.#unknown.set(id, { readAt });
@@ -247,7 +247,7 @@ export class RecordCache<Compiled extends object> {
     this.#readsInFlight.delete(id);
   }
 
-  /** Creates the map of unknown ids. A new map replaces a full one, because clearing it takes milliseconds. */
+  /** Creates an empty map of unknown ids, which replaces the old map: clearing a full map takes milliseconds. */
   #newUnknown(): LRUCache<string, { readonly readAt: number }> {
     const dispose = (_value: { readonly readAt: number }, _id: string, reason: string): void => {
       if (reason === 'evict') this.#unknownEvictions += 1;
@@ -256,14 +256,14 @@ export class RecordCache<Compiled extends object> {
   }
 }
 
-/** Whether cached records may be used: they are valid only while all invalidation messages arrive. */
+/** Whether cached records can be used: they are valid only while all invalidation messages arrive. */
 export interface Freshness {
   readonly standing: {
     /** Whether all invalidations arrive, so that cached records are valid. */
     readonly fresh: boolean;
     /** Milliseconds since all cached records were last known to be valid. */
     readonly sinceKnownTrue: number;
-    /** The highest `sinceKnownTrue` at which stale records may still be served. */
+    /** The highest `sinceKnownTrue` at which the gateway serves stale records. */
     readonly staleMilliseconds: number;
   };
   /** Tries to make the cache fresh again. Resolves within a bounded time, even if it did not succeed. */

@@ -6,7 +6,7 @@ import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
 
 /** Name and expected type of a GeoIP database. */
 export interface DatabaseKind {
-  /** The name as the first words of an error message: `The country database`. */
+  /** The name with which an error message begins, such as `The country database`. */
   readonly name: string;
   /**
    * Pattern for the type in the metadata. Lookups in a database of another type would find nothing, without an error.
@@ -46,11 +46,11 @@ export class DatabaseFile<Found extends Response> {
 
   /**
    * Returns the database entry of an address; null if the database has no entry.
-   * @throws the error of the maxmind library if that part of the database is damaged
+   * @throws the error of the maxmind library if the database is damaged at this entry
    */
   find(address: IpAddress): Found | null {
-    // In a database with only IPv4, a lookup of an IPv6 address would find an unrelated IPv4 address, by its first
-    // bits.
+    // A database with only IPv4 addresses has no entry for an IPv6 address. The library would use the first bits of the
+    // address, and return the entry of an unrelated IPv4 address.
     if (address.family === 6 && this.#reader.metadata.ipVersion === 4) return null;
     return this.#reader.get(address.text);
   }

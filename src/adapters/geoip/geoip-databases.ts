@@ -10,7 +10,7 @@ export interface GeoIpFiles {
   readonly anonymousIpFile: string | null;
 }
 
-/** How to respond to a damaged database, and callbacks for reloads and problems. */
+/** How a damaged database is handled, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
   /**
    * Whether a damaged database denies requests. If true, the Tor check returns null (unknown) for a damaged entry,

@@ -11,11 +11,11 @@ export interface SignedIdentityOptions {
   readonly signingKey: SigningKey;
   readonly publicKeys: JSONWebKeySet;
   readonly issuer: string;
-  /** A second audience (claim `aud`) of every JWT; null: only the upstream. */
+  /** A second audience (claim `aud`) of every JWT; null: the upstream is the only audience. */
   readonly audience: string | null;
-  /** How long an upstream may accept a JWT after it was issued. */
+  /** The lifetime of a JWT. When it has expired, upstreams must reject the JWT. */
   readonly lifetimeSeconds: number;
-  /** For how many merchant keys a JWT is cached, per upstream. */
+  /** The maximum number of merchant keys for which a JWT is cached, per upstream. */
   readonly maxEntries: number;
   readonly clock: Clock;
 }

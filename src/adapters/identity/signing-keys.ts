@@ -21,8 +21,8 @@ export interface SigningKeyFiles {
   /** Path of a PEM private key, Ed25519 or P-256. */
   readonly signingKeyFile: string;
   /**
-   * PEM keys, private or public, whose public keys are published as well. During a rotation, upstreams thus accept the
-   * old and the new key.
+   * Paths of further PEM keys, private or public. Their public keys are published as well, so that upstreams accept the
+   * old and the new key during a rotation.
    */
   readonly publishedKeyFiles: readonly string[];
 }

@@ -29,8 +29,8 @@ export interface MemoryGateway {
 }
 
 /**
- * Stands for the run id of a Redis server. It is a constant: these records live in this process and end with it, so no
- * other server can replace it.
+ * The value that is used in place of the run id of a Redis server (its id until it restarts). It never changes: these
+ * records end with their process, so no other server can replace it.
  */
 const server = 'memory';
 
@@ -67,7 +67,8 @@ export class MemoryRecords implements Records, RecordsStore {
     if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
     for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
     for (const [lookupId, key] of this.#keys) {
-      // No key hashes to a malformed name, so the gateway would reject the intended key as unknown.
+      // Report a malformed name: it is not the hash of any key, so the gateway would reject the intended key as
+      // unknown.
       const name = `mg:key:${lookupId}`;
       if (!lookupIdForm.test(lookupId))
         onMalformed(name, 'the record name must end with a hash of 64 lower-case hex digits');
@@ -113,8 +114,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Writes without a comparison of revisions, because only the registry of this process writes, and in order. Returns
-   * 0: no entry was skipped.
+   * Writes without comparing revisions (numbers of changes): only the registry of this process writes, and it writes
+   * its changes in order. Returns 0, the number of skipped entries.
    */
   write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
@@ -140,8 +141,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Yields no reports of inactive keys. The gateway reads the registry's own records, so it cannot know a revocation
-   * that the registry has lost.
+   * Yields no reports (lists of inactive keys and merchants that a gateway remembers). The gateway reads the registry's
+   * own records, so it cannot know a revocation that the registry has lost.
    */
   async *reports(): AsyncGenerator<InactiveReport> {
     // Yields nothing.
@@ -176,8 +177,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Never resolves. The caller has nothing to wait for: `gateways()` always returns an up-to-date acknowledgement of
-   * the one gateway.
+   * Never resolves. The caller has nothing to wait for: `gateways()` always returns an up-to-date acknowledgement (the
+   * newest revision that is applied) of the one gateway.
    */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
@@ -187,12 +188,12 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve(null);
   }
 
-  /** Returns no records: they end with the process, so an earlier database cannot have left any. */
+  /** Returns no records: the store is empty when the process starts, so it has no records of an earlier database. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);
   }
 
-  /** Does nothing. A grant is a lease that allows a gateway to use its cache, and this gateway has no cache. */
+  /** Does nothing. A grant allows a gateway to use its cache for a limited time, and this gateway has no cache. */
   grant(): Promise<void> {
     return Promise.resolve();
   }

@@ -6,7 +6,8 @@ import type { StoredRecords } from './memory-records.js';
 const maxRecordsBytes = 256 * 1024 * 1024;
 
 /**
- * Reads a records file: one JSON object with the records of docs/records.md by their store keys.
+ * Reads a records file: one JSON object. Its members are the records of docs/records.md, and their names are the store
+ * keys.
  * @throws OperatorError if the file is unreadable, not a JSON object, repeats a name, or has a member that is not a
  * record
  */
@@ -17,7 +18,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
     throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
   }
   // Rejects a file without record names: it would load no record, and every key would be unavailable. The name is not
-  // quoted, because it may contain a key.
+  // quoted, because it could contain an API key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
       `The records file ${file} has a member with an unknown name. Expected mg:meta, mg:key:<lookup id> and mg:merchant:<merchant id>.`,

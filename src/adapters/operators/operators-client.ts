@@ -2,7 +2,7 @@ import type { ConnectionOptions } from 'node:tls';
 import { Agent, request } from 'undici';
 import { connectionProblem } from '../checkpoints/connection-problem.js';
 
-/** Options of the client of the operators' API. */
+/** Options of `OperatorsClient`, a client for the part of the services' API that operators use. */
 export interface OperatorsClientOptions {
   /** Returns the URL of the operators' API; null while it is not known. */
   readonly url: () => string | null;
@@ -34,7 +34,7 @@ export class OperatorsClient {
 
   /**
    * Sends one request. Never rejects.
-   * @returns the response, whose text is null if the body is too large; or, without a response, the problem in words
+   * @returns the response (`text` is null if the body is too large), or the problem in words if there is no response
    */
   async send(asked: {
     readonly method: 'GET' | 'POST';

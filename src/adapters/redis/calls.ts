@@ -23,7 +23,7 @@ export async function callAll(
 }
 
 /**
- * Writes texts, each with an expiry (PX).
+ * Writes texts to Redis, each with an expiry (PX).
  * @throws Error of the first failed command
  */
 export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
@@ -47,8 +47,8 @@ export async function deleteAll(redis: Redis, names: readonly string[]): Promise
 }
 
 /**
- * Reads the texts of these Redis keys in one transaction, in the same order; null for a missing key. A value that is
- * not a string gives a text that cannot be parsed.
+ * Reads the texts of these Redis keys in one transaction, in the same order; null for a missing key. For a value that
+ * is not a string, returns a text that cannot be parsed, so that the record counts as malformed.
  */
 export async function readTogether(redis: Redis, names: readonly string[]): Promise<(string | null)[]> {
   const transaction = redis.multi();
@@ -69,7 +69,7 @@ export async function readBytes(redis: Redis, names: readonly string[]): Promise
   return texts;
 }
 
-/** Decodes stored bytes as UTF-8; null for null. */
+/** Decodes stored bytes as UTF-8. Returns null for null (a missing key). */
 export function bytesToText(bytes: Buffer | null): string | null {
   return bytes?.toString('utf8') ?? null;
 }

@@ -35,8 +35,8 @@ export interface RedisAddress {
   readonly ca: Buffer | null;
   readonly commandTimeoutMilliseconds: number;
   /**
-   * Without Sentinel: how many replicas must confirm that they still follow this server. Null: as many as the registry
-   * has ever seen.
+   * Without Sentinel: how many replicas must confirm that they still follow this server, which shows that it is the
+   * master. Null: as many as the registry has ever seen.
    */
   readonly replicas?: number | null;
 }

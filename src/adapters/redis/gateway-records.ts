@@ -4,7 +4,8 @@ import { highestRevision } from './record-text.js';
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 /**
- * The maximum is one day and one second: `maxStaleSeconds` may be up to one day, and a lifetime is one second longer.
+ * The lifetime of a gateway's lease (permission to use its cache). The maximum is one day and one second, because
+ * `maxStaleSeconds` is at most one day, and the lifetime is one second longer.
  */
 const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
 
@@ -23,18 +24,18 @@ const acknowledgementForm = Type.Object({
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
   /**
-   * How long the registry waits for this gateway before it confirms a change: the time for which the gateway may use
-   * its cache after the last proof that its server is the master, plus one second.
+   * How long the registry waits for this gateway before it confirms a change: the time for which the gateway is allowed
+   * to use its cache after the last proof that its server is the master, plus one second.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
   /** The gateway's clock when it wrote the acknowledgement, in milliseconds since 1970; for display only. */
   now: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
-  /** Set once the gateway has decided its last request and is about to stop. */
+  /** Whether the gateway has decided its last request and is about to stop. Omitted: false. */
   leaving: Type.Optional(Type.Boolean()),
 });
 
-/** A report of inactive records is split into parts of at most this many records. */
+/** The maximum number of records in one part of a report of inactive keys and merchants. A longer report is split. */
 export const recordsOfReport = 500;
 
 const recordName = '^(key:[0-9a-f]{64}|merchant:[A-Za-z0-9_-]{1,64})$';
@@ -76,20 +77,21 @@ export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
  * A lease (permission to use the cache for a limited time) that the registry writes under `mg:grant:<instanceId>`. It
- * confirms that the registry has listed the gateway in this generation and has read the heartbeat with this number. The
- * registry waits for listed gateways before it confirms a change.
+ * confirms that the registry has listed the gateway in this generation (unbroken history of changes) and has read the
+ * heartbeat with this number. The registry waits for listed gateways before it confirms a change.
  */
 export type Grant = Static<typeof grantForm>;
 
 /**
- * What a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost changes. It contains the
- * inactive or expiring keys and merchants in its cache, and the newest revision that it knew.
+ * A report that a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost changes. It lists
+ * cached keys and merchants whose status denies requests or which have an expiry. It also states the newest revision
+ * that the gateway knew.
  */
 export type InactiveReport = Static<typeof reportForm>;
 
 /**
- * The registry's reply, which overwrites the query: whether the record exists. If it exists, the registry has just
- * rewritten it to Redis.
+ * The registry's reply to a gateway's query: whether the record exists. The reply overwrites the query. If the record
+ * exists, the registry has just rewritten it to Redis.
  */
 export type QueryReply = Static<typeof queryReplyForm>;
 
@@ -98,7 +100,7 @@ const checkReport = Compile(reportForm);
 const checkAcknowledgement = Compile(acknowledgementForm);
 const checkGrant = Compile(grantForm);
 
-/** Parses a stored acknowledgement; null if it is missing or invalid. */
+/** Parses a stored acknowledgement (the revision that a gateway has applied); null if it is missing or invalid. */
 export function readAcknowledgement(text: string | null): Acknowledgement | null {
   const value = parsed(text);
   return checkAcknowledgement.Check(value) ? value : null;
@@ -110,18 +112,18 @@ export function readGrant(text: string | null): Grant | null {
   return checkGrant.Check(value) ? value : null;
 }
 
-/** Serializes a reply as JSON, without its seal (HMAC). */
+/** Serializes a reply to a query for a record as JSON, without its seal (HMAC). */
 export function queryReplyText(isPresent: boolean, generation: string): string {
   return JSON.stringify({ generation, isPresent } satisfies QueryReply);
 }
 
-/** Parses a stored reply; null for any other text, such as a query without a reply. */
+/** Parses a stored reply to a query; null for any other text, such as the query before its reply. */
 export function readQueryReply(text: string): QueryReply | null {
   const value = parsed(text);
   return checkQueryReply.Check(value) ? value : null;
 }
 
-/** Parses a gateway's stored report of inactive records; null if it is missing or invalid. */
+/** Parses a gateway's stored report of inactive keys and merchants; null if it is missing or invalid. */
 export function readReport(text: string | null): InactiveReport | null {
   const value = parsed(text);
   return checkReport.Check(value) ? value : null;

@@ -1,8 +1,8 @@
-/** Called when an outage of Redis begins and when it ends. */
+/** Callbacks for the beginning and the end of an outage of Redis. */
 export interface OutageEvents {
-  /** Redis, or a part of it, has become unavailable. */
+  /** Called when Redis, or a part of it, has become unavailable. */
   readonly onLost: (reason: Error) => void;
-  /** Redis is available again. */
+  /** Called when Redis is available again. */
   readonly onFound: (lostForMilliseconds: number) => void;
 }
 

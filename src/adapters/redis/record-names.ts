@@ -12,8 +12,8 @@ export class RecordNames {
    */
   readonly change: string;
   /**
-   * Redis key of the newest change's id in a Cluster. Its hash tag puts it into the slot of `revision`, so that one
-   * script can write both.
+   * Redis key of the newest change's id in a Cluster. Its hash tag puts it into the same slot as the key `revision`, so
+   * that one script can write both keys.
    */
   readonly changeInCluster: string;
   /**
@@ -21,15 +21,15 @@ export class RecordNames {
    */
   readonly writer: string;
   /**
-   * Redis key of a Cluster's change index, which stores the newest revision of each slot. It is in the slot of
-   * `revision`.
+   * Redis key of a Cluster's change index, which stores the newest revision (number of a change) of each slot. It is in
+   * the same slot as the key `revision`.
    */
   readonly changedSlots: string;
   /** Redis key of the Tor exit list. */
   readonly torExits: string;
   readonly torExitsLock: string;
 
-  /** @param prefix without braces in a Cluster, because a hash tag would put every record into one slot */
+  /** @param prefix must not contain braces in a Cluster: they would be a hash tag and put every record into one slot */
   constructor(prefix: string) {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
@@ -87,14 +87,15 @@ export class RecordNames {
   }
 
   /**
-   * Redis key of one part of a gateway's report of inactive records. The gateway writes it before it adopts another
-   * generation (unbroken history of changes), in which revocations may be lost.
+   * Redis key of one part of a gateway's report of inactive records (keys and merchants whose status denies requests).
+   * The gateway writes it before it adopts another generation (unbroken history of changes), in which revocations may
+   * be lost.
    */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
 
-  /** The prefix of the Redis keys of all reports of inactive records. */
+  /** The prefix of the Redis keys of all gateways' reports of inactive keys and merchants. */
   get inactivePrefix(): string {
     return `${this.#prefix}inactive:`;
   }
@@ -134,7 +135,7 @@ export class RecordNames {
 
   /**
    * Prefixes of the Redis keys whose changes Redis reports to a gateway. They do not match the keys that gateways
-   * write.
+   * write, so those writes cause no messages.
    */
   get tracked(): readonly string[] {
     return [...this.recordPrefixes, this.meta, this.revision];
@@ -150,15 +151,15 @@ const namesAtATime = 1_000;
 export const namesOfStep = 500;
 
 /**
- * Scans for the Redis keys with this prefix. A key may occur twice. A key that is added or removed during the scan may
- * be absent.
+ * Scans for the Redis keys with this prefix. The same key can occur twice. A key that is added or removed during the
+ * scan can be absent.
  */
 export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<string> {
   for await (const names of scanPages(redis, prefix, namesAtATime)) yield* names;
 }
 
 /**
- * Scans like `scanNames`, but page by page. Redis examines about `count` keys per page, so a page may contain fewer
+ * Scans like `scanNames`, but page by page. Redis examines about `count` keys per page, so a page can contain fewer
  * keys or be empty.
  */
 export async function* scanPages(redis: Redis, prefix: string, count: number): AsyncGenerator<readonly string[]> {

@@ -33,7 +33,7 @@ export function readRecordText(seals: Seals, name: string, text: string, own: st
  */
 export function requireGeneration(seals: Seals, value: unknown, own: string): void {
   const generation: unknown = typeof value === 'object' && value !== null && 'generation' in value && value.generation;
-  // A registry of an earlier release writes neither generation nor seal.
+  // A registry of an earlier release writes neither a generation nor a seal (HMAC).
   if (generation === false && !seals.areOn) return;
   if (typeof generation === 'string' && generation >= own) return;
   throw new MalformedRecord('the record has an earlier generation', { reason: 'earlier_generation' });
@@ -53,27 +53,27 @@ export function malformedText(error: unknown): string {
   throw error;
 }
 
-/** The highest valid revision, which no registry ever reaches. */
+/** The highest valid revision (number of a change), which no registry ever reaches. */
 export const highestRevision = 2 ** 50;
 
 /**
- * The highest valid revision of a record. A record with a higher one is malformed and is replaced. The registry
- * continues from the highest revision that it finds, so half of `highestRevision` leaves it room.
+ * The highest valid revision of a record. A record with a higher revision is malformed and is replaced. The registry
+ * continues from the highest revision that it finds, so this limit leaves it room up to `highestRevision`.
  */
 export const highestOfRecords = highestRevision / 2;
 
-/** Parses the revision in a text; 0 if the text is missing, null if it is invalid. */
+/** Parses the revision (number of a change) in a text; 0 if the text is missing, null if it is invalid. */
 export function revisionIn(text: string | null): number | null {
   const revision = Number(text ?? 0);
   return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
 }
 
-/** Builds the stored form of a change: its revision and its id. */
+/** Builds the text by which Redis stores the newest change: its revision (number) and its id. */
 export function changeText({ revision, change }: { readonly revision: number; readonly change: string }): string {
   return `${revision}:${change}`;
 }
 
-/** Returns the id of the change with this revision; null if the text is missing, malformed or for another revision. */
+/** Parses a stored change. Returns its id; null if the text is missing, malformed or for another revision (number). */
 export function changeIn(text: string | null, revision: number): string | null {
   const [named, change = ''] = /^(\d{1,16}):([0-9A-Za-z_-]{1,64})$/.exec(text ?? '')?.slice(1) ?? [];
   return Number(named) === revision ? change : null;

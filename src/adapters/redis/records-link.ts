@@ -3,7 +3,7 @@ import type { InvalidationEvents } from './server/invalidation-listener.js';
 
 /** Events of a gateway's connection to the record store. */
 export interface LinkEvents extends InvalidationEvents {
-  /** The store has become readable, for the first time or again. */
+  /** Called when the store has become readable, for the first time or again. */
   readonly onReady: () => void;
 }
 
@@ -25,11 +25,11 @@ export interface RecordsLink {
   readonly policies: readonly string[];
   /** Why a part of the store cannot be read; null if all of it can be read. */
   readonly partLost: string | null;
-  /** Reads the texts of the meta record and of the newest revision. */
+  /** Reads the texts of the meta record, which describes the store, and of the newest revision (number of a change). */
   readState(): Promise<readonly [meta: string | null, revision: string | null]>;
   /**
-   * Determines which parts of the store contain every change up to the revision that was read before. The first check
-   * of a Cluster can take seconds.
+   * Determines which parts of the store contain every change up to the revision that `readState` has returned. The
+   * first check of a Cluster can take seconds.
    * @param meta the text of the meta record
    * @param generation the generation that the meta record names
    */
@@ -68,7 +68,8 @@ export interface RecordsLink {
   /** Writes a text that expires after its lifetime. */
   write(text: AcknowledgementText): Promise<void>;
   /**
-   * Writes an acknowledgement, then reads the grant (the gateway's lease for its cache).
+   * Writes an acknowledgement (the revision that the gateway has applied), then reads the grant (the gateway's lease
+   * for its cache).
    * @returns the text of the grant
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
@@ -85,14 +86,17 @@ export interface RecordsLink {
   close(): void;
 }
 
-/** A text that a gateway writes about itself, such as an acknowledgement, and its lifetime. */
+/** A text that a gateway writes about itself, such as its acknowledgement of changes, and the lifetime of the text. */
 export interface AcknowledgementText {
   readonly name: string;
   readonly text: string;
   readonly lifetimeMilliseconds: number;
 }
 
-/** Thrown when a record is missing but the store may be incomplete: its meta record is missing too, or has changed. */
+/**
+ * Thrown when a record is missing but the store may be incomplete: the meta record, which describes the store, is
+ * missing too or has changed.
+ */
 export class StoreUnseeded extends KeyStoreUnavailable {
   constructor() {
     super('the store was emptied or rebuilt during the read');

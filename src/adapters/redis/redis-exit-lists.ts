@@ -6,18 +6,19 @@ import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 
-/** How long a claim lasts after it was last renewed. The claim is the lock of the gateway that downloads the lists. */
+/** How long a claim (the lock of the gateway that downloads the lists) lasts after its last renewal. */
 const claimMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
-/** Long, because a whole list is read or written at once, and no request waits for it. */
+/** A long timeout, because a whole list is read or written at once, and no request waits for it. */
 const commandTimeoutMilliseconds = 5_000;
 const readyMilliseconds = 1_000;
 
-/** Lua: both scripts check that this process still has the lock. After a long pause, another process may have it. */
+/** Lua: extends the lock if this process still has it. After a long pause, another process may have the lock. */
 const renewScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('PEXPIRE',KEYS[1],ARGV[2]) or 0";
+/** Lua: deletes the lock if this process still has it. */
 const releaseScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('DEL',KEYS[1]) or 0";
 
-/** Stores the Tor exit list in Redis, and the lock of the one gateway that downloads it for all. */
+/** Stores the Tor exit list in Redis, and the lock of the one gateway that downloads it for all gateways. */
 export class RedisExitLists implements SharedExitLists {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;

@@ -21,8 +21,8 @@ export interface RedisRateOptions extends OutageEvents {
 }
 
 /**
- * How long no command is sent after a failure. After this pause, a single request sends a command as a probe, without
- * waiting for the reply.
+ * The pause after a failure, in which no command is sent. After the pause, a single request sends a command as a probe,
+ * without waiting for the reply.
  */
 const pauseMilliseconds = 500;
 /**
@@ -32,8 +32,8 @@ const pauseMilliseconds = 500;
 const quietMilliseconds = 5_000;
 
 /**
- * Counts the requests of each merchant in Redis, for all gateways that share it. If Redis is slow, down or refuses the
- * command, only the requests that were already waiting are delayed.
+ * Counts the requests of each merchant in Redis, so that all gateways share one limit. If Redis is slow, down or
+ * refuses the command, only the requests that were already waiting are delayed.
  */
 export class RedisRate implements SharedRate {
   readonly #options: RedisRateOptions;
@@ -98,7 +98,10 @@ export class RedisRate implements SharedRate {
   }
 }
 
-/** Rejects after a timeout. A reply that has arrived by then still counts, even if the timer fires late. */
+/**
+ * Rejects after a timeout. `setImmediate` lets Node first read a reply that has already arrived, for example after a
+ * stall of the process.
+ */
 function withTimeout<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {

@@ -7,12 +7,12 @@ import { MalformedRecord, type RecordProblem } from '../../gateway/records.js';
  */
 export type SealState = 'current' | 'accepted' | 'other' | 'none';
 
-/** Matches the seal: the last member of a JSON object, `,"seal":"<base64url of 32 bytes>"}`. */
+/** Matches the seal (HMAC): the last member of a JSON object, `,"seal":"<base64url of 32 bytes>"}`. */
 const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
 /**
- * HMAC input from which the id of a secret is computed. It contains no line feed, so it differs from the input for any
- * record (Redis key, line feed, text).
+ * The HMAC input from which the id of a secret is computed. It contains no line feed, so it differs from the input for
+ * any record (Redis key, line feed, text).
  */
 const idSubject = 'id';
 
@@ -22,12 +22,15 @@ const idSubject = 'id';
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];
-  /** Ids of the secrets, first that of the current one. An id does not reveal the secret. Empty without a secret. */
+  /**
+   * Ids of the secrets, which do not reveal the secrets. The first id is that of the current secret. Empty if no secret
+   * is configured.
+   */
   readonly ids: readonly string[];
 
   /**
-   * @param secrets the first one makes seals, all of them verify; if empty, nothing is sealed and every text is
-   * accepted
+   * @param secrets the first secret makes seals, and every secret verifies them; if the list is empty, nothing is
+   * sealed and every text is accepted
    */
   constructor(secrets: readonly Buffer[]) {
     this.#secrets = secrets.map((secret) => createSecretKey(secret));
@@ -40,7 +43,7 @@ export class Seals {
   }
 
   /**
-   * Adds a seal to a text, if a secret is configured.
+   * Adds a seal (HMAC) to a text, if a secret is configured.
    * @param text a JSON object with at least one member, and no member named `seal`
    */
   seal(name: string, text: string): string {
@@ -49,7 +52,7 @@ export class Seals {
     return `${text.slice(0, -1)},"seal":"${sealOf(secret, name, text)}"}`;
   }
 
-  /** Verifies the seal of a text. Must be called before the text is parsed. */
+  /** Verifies the seal (HMAC) of a text. Must be called before the text is parsed. */
   stateOf(name: string, sealed: string): SealState {
     const seal = sealForm.exec(sealed.slice(-lengthOfSeal))?.[1];
     if (seal === undefined) return 'none';
@@ -63,7 +66,7 @@ export class Seals {
     return fits.includes(true) ? 'accepted' : 'other';
   }
 
-  /** Whether a text may be used: it has a valid seal, or no secret is configured. */
+  /** Whether a text can be used: it has a valid seal (HMAC), or no secret is configured. */
   accept(name: string, text: string): boolean {
     return !this.areOn || isProof(this.stateOf(name, text));
   }
@@ -86,15 +89,15 @@ export class Seals {
   }
 }
 
-/** Adds no seals and requires no seals. */
+/** An instance that adds no seals (HMACs) and accepts every text. */
 export const noSeals = new Seals([]);
 
-/** Whether the seal was made with an accepted secret. */
+/** Whether the seal (HMAC) was made with an accepted secret. */
 export function isProof(state: SealState): boolean {
   return state === 'current' || state === 'accepted';
 }
 
-/** Returns the text without its seal; unchanged if it is not sealed. */
+/** Returns the text without its seal (HMAC); unchanged if it is not sealed. */
 export function withoutSeal(text: string): string {
   return sealForm.test(text.slice(-lengthOfSeal)) ? `${text.slice(0, -lengthOfSeal)}}` : text;
 }
@@ -107,8 +110,8 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
 /**
- * Verifies seals for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and again only
- * after the text has changed.
+ * Verifies seals (HMACs) for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and
+ * again only after the text has changed.
  */
 export class SealCheck {
   readonly seals: Seals;
@@ -148,5 +151,5 @@ export class SealCheck {
   }
 }
 
-/** Accepts every text, and adds no seal. */
+/** An instance that accepts every text and adds no seals (HMACs). */
 export const noCheck = new SealCheck(noSeals, () => undefined);

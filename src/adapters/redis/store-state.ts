@@ -5,8 +5,8 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record that lists no servers. It may come from a snapshot of Redis from before an upgrade,
- * so later changes may be missing.
+ * Reason to distrust a meta record that lists no servers. Such a record may come from a snapshot of Redis from before
+ * an upgrade, so later changes may be missing.
  */
 const noServers =
   'the meta record lists no Redis servers, but an earlier one did: Redis was restored from an old snapshot, or an earlier release of the registry runs';
@@ -15,24 +15,24 @@ const earlierGeneration =
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
-/** The state of a store that is trusted, so that its records may be used. */
+/** The state of a trusted store, whose records the gateway is allowed to use. */
 export interface BelievedState {
   readonly generation: string;
-  /** The revision of the newest change. */
+  /** The revision (number) of the newest change. */
   readonly revision: number;
   /**
-   * How many replicas may take over from this server. Null: the registry is of an earlier release, which does not
+   * How many replicas could take over from this server. Null: the registry is of an earlier release, which does not
    * report the number and gives gateways no leases for their caches.
    */
   readonly replicas: number | null;
-  /** Whether the registry replies to queries for a record. */
+  /** Whether the registry replies to gateways' queries for a missing record. Omitted: false. */
   readonly asks?: boolean;
 }
 
 /**
  * Decides whether the records of a store can be trusted. A store without a meta record is new, flushed or restored
- * empty. A decreased revision means that a failover lost changes, perhaps a revocation. A server that the registry has
- * not compared with its database may have lost changes before the first read.
+ * empty. A decreased revision (number of the newest change) means that a failover lost changes, perhaps a revocation. A
+ * server that the registry has not compared with its database may have lost changes before the first read.
  */
 export class StoreState {
   #reason: string | null = notReadYet;
@@ -43,17 +43,20 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check verifies the meta record, and throws if it may be forged; null: no check */
+  /** @param check verifies the meta record, and throws if it could be forged; null: no check */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
 
-  /** Why the records of the store must not be used, as of the last read; null if they may be used. */
+  /** Why the records of the store must not be used, as of the last read; null if they can be used. */
   get reason(): string | null {
     return this.#reason;
   }
 
-  /** The generation (unbroken history of changes) of the records that were last trusted; null before the first. */
+  /**
+   * The generation (unbroken history of changes) of the records that were last trusted; null if no records were trusted
+   * yet.
+   */
   get generation(): string | null {
     return this.#generation;
   }
@@ -71,7 +74,9 @@ export class StoreState {
     return this.#filling;
   }
 
-  /** Why the registry may not have compared the records of this server with its database; null if it has. */
+  /**
+   * Why the registry may not have compared the records of this server with its database; null if it has compared them.
+   */
   get notNamed(): string | null {
     return this.#notNamed;
   }
@@ -94,8 +99,8 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // An attacker may replay an old meta record, whose seal is still valid, to make old records trusted again. Reject
-      // it until the registry has replaced it.
+      // An attacker could replay an old meta record, whose seal (HMAC) remains valid, to make old records trusted
+      // again. Reject it until the registry has replaced it.
       if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
         throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
@@ -154,13 +159,13 @@ export function generationOf(meta: string | null, check: MetaCheck): string {
 }
 
 /**
- * Verifies the text of a meta record.
- * @throws MalformedRecord if the record may be forged
+ * Verifies the text of the meta record, which describes the whole store.
+ * @throws MalformedRecord if the record could be forged
  */
 export type MetaCheck = (text: string) => void;
 
 /**
- * Checks and parses a stored meta record.
+ * Checks and parses the stored meta record, which describes the whole store.
  * @throws MalformedRecord if it is missing or invalid, or `check` rejects it
  */
 function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
@@ -185,8 +190,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
 const unchecked: MetaCheck = () => undefined;
 
 /**
- * Parses a stored meta record without checking its seal; null if it is missing. The generation is null if the record is
- * invalid or the store is being refilled.
+ * Parses the stored meta record without checking its seal (HMAC); null if it is missing. The generation (history of
+ * changes) is null if the record is invalid or the store is being refilled.
  */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
@@ -199,14 +204,14 @@ export function storedMeta(meta: string | null): StoredMeta | null {
   }
 }
 
-/** Verifies the seal of a meta record. */
+/** Verifies the seal (HMAC) of the meta record, which describes the whole store. */
 export function storedSeal(seals: Seals, name: string, meta: string | null): SealState {
   return meta === null ? 'none' : seals.stateOf(name, meta);
 }
 
 /**
- * Returns the generation of the meta record, and whether its seal is valid. The generation is null if the record does
- * not name exactly these servers.
+ * Returns the generation (history of changes) of the meta record, and whether its seal (HMAC) is valid. The generation
+ * is null if the record does not name exactly these servers.
  * @param servers the sorted run ids
  */
 export function readGeneration(

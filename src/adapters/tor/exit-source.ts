@@ -3,11 +3,11 @@ import { redact } from '../../config/redact.js';
 
 /** A source of Tor exit lists: a URL or a file. */
 export interface ExitSource {
-  /** A hash of the source, equal in every process. The URL itself is not used, because it may contain a secret. */
+  /** A hash of the source, equal in every process. The URL itself is not used, because it could contain a secret. */
   readonly id: string;
   /** The URL or path for display, without possible secrets. */
   readonly name: string;
-  /** A URL, which one gateway fetches for all, or a file, which each gateway reads itself. */
+  /** A URL, which one gateway fetches for all gateways, or a file, which each gateway reads itself. */
   readonly location: { readonly url: URL } | { readonly file: string };
 }
 
@@ -15,8 +15,8 @@ const httpUrl = /^https?:\/\//i;
 
 /**
  * Parses an entry of `torExits.sources`.
- * @param allowReserved whether lists may contain reserved addresses. The id depends on it, because lists with and
- * without these addresses differ.
+ * @param allowReserved whether lists are allowed to contain reserved addresses. The id depends on it, because lists
+ * with and without these addresses differ.
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
   const id = createHash('sha256')
@@ -42,7 +42,7 @@ interface ListContent extends Validators {
 /** A list, or `unchanged` if the validators still match. */
 export type SourceContent = ListContent | 'unchanged';
 
-/** Maximum size of a list in bytes. It exceeds that of the whole Tor network in any format. */
+/** Maximum size of a list in bytes. It exceeds the size of a list of the whole Tor network in any format. */
 export const maxListBytes = 16 * 1024 * 1024;
 
 /**
@@ -50,7 +50,7 @@ export const maxListBytes = 16 * 1024 * 1024;
  * file.
  */
 export interface ListDate {
-  /** ISO 8601, UTC; null when unknown. */
+  /** The date (ISO 8601, UTC); null if unknown. */
   readonly datedAt: string | null;
   readonly datedBy: 'list' | 'server' | 'file' | null;
 }
@@ -98,8 +98,8 @@ export function ageStart({ confirmedAt, datedAt }: Dated): number {
 
 /**
  * Returns the time from which `torExits.maxAgeHours` counts. Ignores the modification time of a file: copying a file
- * changes it, and the copied list could expire and make the gateway unavailable. Operators get a warning about its age
- * instead.
+ * changes it, and the copied list could expire and make the gateway unavailable. Operators get a warning about the age
+ * of the file instead.
  */
 export function expiryStart(list: Dated): number {
   return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);

@@ -54,8 +54,8 @@ export async function readListFile(file: string): Promise<SourceContent> {
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
 /**
- * The last valid list on disk, for a start without network. It is replaced atomically, so a crash leaves the previous
- * list.
+ * The file that stores the last valid list, so that a gateway can start without a network. It is replaced atomically,
+ * so a crash leaves the previous list.
  */
 export class SnapshotFile {
   readonly #file: string;

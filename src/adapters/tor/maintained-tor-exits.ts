@@ -25,7 +25,10 @@ export interface MaintenanceOptions
    * Maximum age of a source's list. The age counts from the list's own date or, if earlier, from its last confirmation.
    */
   readonly maxAgeMilliseconds: number;
-  /** Whether `has` returns null (unknown) while the list is unavailable. Otherwise it returns false (not an exit). */
+  /**
+   * Whether `has` returns null (unknown), which denies requests, while the list is unavailable. If not, `has` returns
+   * false (not an exit).
+   */
   readonly denyWhenUnavailable: boolean;
   /** Called with each new merged list. */
   readonly onList: (list: TorExitList) => void;
@@ -149,7 +152,7 @@ export class MaintainedTorExits implements TorExits {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // Fetch only while holding the lock in the key store. Otherwise a hundred gateways would all fetch.
+      // Fetch only while holding the lock in the key store. Otherwise every gateway would fetch the lists.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#list);
@@ -158,7 +161,7 @@ export class MaintainedTorExits implements TorExits {
 
   /**
    * Reads every source now.
-   * @param acceptSmaller whether a list may be much smaller than the previous one
+   * @param acceptSmaller whether a list is allowed to be much smaller than the previous one
    * @returns false if another process is fetching, or the key store is unavailable
    */
   refreshNow(acceptSmaller: boolean): Promise<boolean> {

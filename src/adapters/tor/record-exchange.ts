@@ -4,14 +4,14 @@ import type { SnapshotFile } from './list-files.js';
 import { type FetchClaim, parseExitListRecord, type SharedExitLists, type SourceLists } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
-/** Options: where lists are stored and shared, and callbacks. */
+/** Where lists are stored and shared, and callbacks for problems. */
 export interface RecordExchangeOptions extends ProblemEvents {
   readonly lists: SourceLists;
   readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
   /** The store that gateways share. Null: no such store, so this process fetches lists only for itself. */
   readonly shared: SharedExitLists | null;
   readonly clock: Clock;
-  /** Called for each list in a stored record that is rejected. */
+  /** Called for each rejected list of a stored record. */
   readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
 }
 

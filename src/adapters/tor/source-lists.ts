@@ -45,7 +45,10 @@ export class SourceLists {
     this.#rules = rules;
   }
 
-  /** Incremented when a list changes or its source confirms it, so that the snapshot file is written again. */
+  /**
+   * A number that is incremented when a list changes or its source confirms it, so that the snapshot file is written
+   * again.
+   */
   get revision(): number {
     return this.#revision;
   }
@@ -72,8 +75,8 @@ export class SourceLists {
   }
 
   /**
-   * Adopts newer lists from a record in Redis. If a source is a local file, its list in the record is adopted only until
-   * this process has a list of that source: the local file takes precedence.
+   * Adopts newer lists from a stored record, in Redis or in the snapshot file. If a source is a local file, its list in
+   * the record is adopted only until this process has a list of that source: the local file takes precedence.
    * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
   async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {
@@ -180,7 +183,7 @@ const storedSource = Type.Object({
   /** Number of consecutive failed attempts. */
   failures: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
   problem: Type.Union([Type.String({ maxLength: 4096 }), Type.Null()]),
-  /** The last valid list; null before the first. */
+  /** The last valid list; null before the first valid one. */
   list: Type.Union([storedList, Type.Null()]),
 });
 
@@ -202,7 +205,7 @@ const recordForm = Compile(record);
 /** Maximum length of a record, enough for full lists of the maximum number of sources. */
 const maxRecordLength = 64 * 1024 * 1024;
 
-/** The text is not a valid Tor exit list record. */
+/** Thrown if a text is not a valid record of Tor exit lists. */
 class InvalidExitListRecord extends Error {
   constructor(message: string) {
     super(message);
@@ -242,11 +245,11 @@ export interface SharedExitLists {
 }
 
 /**
- * The exclusive right to fetch for all gateways. It is a lease that is renewed until `release`, so it expires after its
- * process has ended.
+ * The exclusive right to fetch for all gateways. It expires unless it is renewed. It is renewed until `release`, so it
+ * expires by itself after its process has crashed.
  */
 export interface FetchClaim {
-  /** Writes the record. Returns false if the claim was lost: another process may then be fetching. */
+  /** Writes the record. Returns false if the right to fetch was lost: another process could then be fetching. */
   publish(record: string): Promise<boolean>;
   release(): Promise<void>;
 }

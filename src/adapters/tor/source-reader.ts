@@ -9,7 +9,7 @@ export interface SourceReaderOptions {
   readonly lists: SourceLists;
   readonly rules: AdmissionRules;
   readonly clock: Clock;
-  /** Reads a source. `known` are the HTTP validators of the stored list. */
+  /** Reads a source. `known`: the HTTP validators (`ETag`, `Last-Modified`) of the stored list. */
   readonly read: (source: ExitSource, known: Validators | null, signal: AbortSignal) => Promise<SourceContent>;
   /** Called for each list that could not be fetched or was rejected. */
   readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
@@ -27,7 +27,7 @@ export class SourceReader {
 
   /**
    * Reads a source. Never rejects: a failure is counted and reported, and the previous list stays.
-   * @param acceptSmaller whether a list may be much smaller than the previous one
+   * @param acceptSmaller whether a list is allowed to be much smaller than the previous one
    */
   async refresh(source: ExitSource, acceptSmaller = false): Promise<void> {
     const { lists, clock } = this.#options;
@@ -53,7 +53,7 @@ export class SourceReader {
     this.#options.onRefused(source, refused);
   }
 
-  /** Returns how often lists of a source were rejected since the start, by reason. */
+  /** Returns how many lists of a source were rejected since this process started, by reason. */
   refusalsOf({ id }: ExitSource): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refusals.get(id) ?? []);
   }
@@ -88,7 +88,10 @@ export interface RefreshScheduleOptions {
 
 const firstRetryMilliseconds = 30_000;
 const longestWithoutListMilliseconds = 60_000;
-/** Random variation of each interval, as a fraction in both directions, so that many gateways do not fetch at once. */
+/**
+ * The largest random variation of an interval in either direction, as a fraction of the interval. It keeps many
+ * gateways from fetching at the same time.
+ */
 const jitter = 0.1;
 
 /**

@@ -18,7 +18,7 @@ interface SourceFacts {
   readonly refusals: Readonly<Record<string, number>>;
 }
 
-/** The status of the Tor exit list, for operators. */
+/** Returns the status of the Tor exit list, for operators. */
 export function statusOf({ available, list, now, sources }: StatusFacts): TorListStatus {
   const shown = sources.map((source) => sourceStatus(source, now));
   const ages = shown.map(({ ageSeconds }) => ageSeconds).filter((age) => age !== null);

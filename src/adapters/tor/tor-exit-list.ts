@@ -5,7 +5,7 @@ import { type IpAddress, isReservedAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { ExitListRejected } from './exit-source.js';
 
-/** Number of addresses that take about a millisecond. After each batch, the event loop can serve requests. */
+/** Number of addresses in a batch, which takes about a millisecond. Between batches, the event loop serves requests. */
 const addressesAtATime = 1_000;
 
 /**
@@ -79,7 +79,7 @@ class TorExitListBuilder {
 
 /** Rules for the addresses in a list. */
 export interface AdmissionRules {
-  /** Whether to keep private, loopback, documentation and other reserved addresses. */
+  /** Whether to keep private, loopback, documentation and other reserved addresses. If not, they are left out. */
   readonly allowReserved: boolean;
   /**
    * The proxies in front of the gateway. A list that contains one is rejected, because it would block every client
@@ -100,9 +100,9 @@ export interface AdmittedExits {
 
 /** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
-/** A list with fewer addresses than this may shrink freely: it is for a test or written by hand. */
+/** A list with fewer addresses than this is allowed to shrink by any amount: it is for a test, or written by hand. */
 const smallList = 10;
-/** Number of addresses that take about a millisecond. After each batch, the event loop can serve requests. */
+/** Number of addresses in a batch, which takes about a millisecond. Between batches, the event loop serves requests. */
 const admittedAtATime = 200;
 
 /**

@@ -5,7 +5,7 @@ import { connectionProblem } from '../checkpoints/connection-problem.js';
 /** Options of an endpoint that receives webhooks. */
 export interface HttpsWebhookOptions {
   readonly url: string;
-  /** The secrets that sign each message, newest first; two during a rotation. */
+  /** The secrets, newest first; two during a rotation. Each message is signed with every secret. */
   readonly secrets: readonly Buffer[];
   /** The clock, in milliseconds since 1970. */
   readonly now: () => number;

@@ -8,18 +8,18 @@ export type UnusualRule = (typeof unusualRules)[number];
 
 /** The thresholds at which the rules report. */
 export interface Thresholds {
-  /** Rules that report nothing. */
+  /** Rules that are switched off, so that they report nothing. */
   readonly off: readonly UnusualRule[];
   /**
    * Days since the first use of a key before the rules about countries, networks, addresses and refusals apply to it.
    */
   readonly learnDays: number;
-  /** Days since the first use before `surge` also applies on usual paydays: each monthly peak was seen by then. */
+  /** Days since the first use before `surge` also applies on usual paydays: by then, each monthly peak was seen. */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
   /** `surge` reports an hour with more than this many times the requests of the key's busiest earlier hour. */
   readonly surgeFactor: number;
-  /** An hour with fewer accepted requests is never a surge. */
+  /** Minimum number of accepted requests within an hour that `surge` reports. */
   readonly surgeRequests: number;
   /** Minimum number of new address blocks within an hour that `new-addresses` reports. */
   readonly newAddresses: number;
@@ -31,8 +31,8 @@ export interface Thresholds {
 export interface Finding {
   readonly rule: UnusualRule;
   /**
-   * The rule and the new value that it found: `new-country:KE`. A pattern that was marked as fine is not reported
-   * again.
+   * The rule and the new value that it found: `new-country:KE`. After an administrator has marked a pattern as `fine`,
+   * it is not reported again for the key.
    */
   readonly pattern: string;
   /** Time of the first unusual request, as precisely as the counts show it. */
@@ -49,6 +49,9 @@ export interface Moment {
   readonly now: number;
   /** Start of the period that was counted: a second, or longer if the gateway could not send its counts at once. */
   readonly from: number;
-  /** Since when usage has been observed without a long interruption. It is unknown whether a key was used before. */
+  /**
+   * Since when usage has been observed without a long interruption. It is unknown whether a key was used before that
+   * time.
+   */
   readonly watchedSince: number;
 }

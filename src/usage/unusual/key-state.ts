@@ -7,7 +7,7 @@ interface Sighting {
   readonly days: number;
   /** Start of the last day with use, in milliseconds since 1970. */
   readonly lastDay: number;
-  /** Whether its first use was reported as a finding. */
+  /** Whether the first use in this country or network was reported as a finding. */
   readonly isReported: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface HourCount {
   readonly addresses: readonly string[];
 }
 
-/** The largest values of an hour within one week. */
+/** The largest value of each count in any hour of one week. */
 export interface WeekMaxima {
   readonly week: number;
   readonly accepted: number;
@@ -40,8 +40,9 @@ export interface WeekMaxima {
  */
 export interface KeyState {
   readonly version: 1;
-  /** Times of the first and the last accepted request; null if there has been none. */
+  /** Time of the first accepted request; null if there has been none. */
   readonly firstUse: number | null;
+  /** Time of the last accepted request; null if there has been none. */
   readonly lastUse: number | null;
   /** Number of days with an accepted request. */
   readonly activeDays: number;
@@ -51,13 +52,13 @@ export interface KeyState {
   readonly networks: Sightings;
   /** Names of the programs in User-Agent headers, most recently used last. */
   readonly agents: readonly string[];
-  /** Known address blocks, most recently used last. */
+  /** Known address blocks (/24 for IPv4, /64 for IPv6), most recently used last. */
   readonly addresses: readonly string[];
   /** The latest hours, oldest first. */
   readonly hours: readonly HourCount[];
   /** The latest weeks with use, oldest first. They do not include the hours in `hours`. */
   readonly weeks: readonly WeekMaxima[];
-  /** When each pattern was last reported. */
+  /** When each pattern (a rule and the new value that it found) was last reported. */
   readonly reported: Readonly<Record<string, number>>;
 }
 

@@ -20,9 +20,9 @@ export interface Observation {
   readonly findings: readonly Finding[];
 }
 
-/** A pattern that continues is reported again only after this time. */
+/** A pattern (a rule and the new value that it found) that continues is reported again only after this time. */
 const repeatMilliseconds = 7 * dayMilliseconds;
-/** Times further in the future than this are ignored as wrong. Clocks of gateways may be ahead by less. */
+/** How far a gateway's clock is allowed to be ahead. Times further in the future are ignored as wrong. */
 const aheadMilliseconds = 5 * 60_000;
 const ownMaximumFactor = 3;
 const refusalFactor = 10;
@@ -44,7 +44,7 @@ const probing: ReadonlySet<string> = new Set([
 const nowhere = { address: null, country: null, asNumber: null };
 
 /**
- * Compares the usage of one key in one batch (counts of one gateway) with the key's history. Batches may arrive in any
+ * Compares the usage of one key in one batch (counts of one gateway) with the key's history. Batches can arrive in any
  * order, late, or with the counts of several hours.
  * @param before null if the key was never seen
  */
@@ -126,7 +126,7 @@ interface PlaceContext {
 
 interface ObservedPlaces extends Pick<KeyState, 'countries' | 'networks' | 'addresses'> {
   readonly found: readonly Finding[];
-  /** By hour, the address blocks that are not in the key's history. */
+  /** The address blocks that are not in the key's history, by hour. */
   readonly newBlocks: ReadonlyMap<number, readonly string[]>;
 }
 
@@ -146,8 +146,8 @@ function observePlaces(state: KeyState, rows: readonly AddressCount[], context: 
       const hour = startOf('hour', row.firstAt);
       newBlocks.set(hour, [...(newBlocks.get(hour) ?? []), block]);
     }
-    // A known block (such as an IPv4 /24) stays where it is. If its country or network seems new, the GeoIP database
-    // has changed, which is no finding.
+    // A known address block (such as an IPv4 /24) does not move. If its country or network seems new, the GeoIP
+    // database has changed, which is no finding.
     const finding = isNewBlock ? placeFinding(place, row.firstAt, { ...context, countries, networks }) : null;
     if (finding !== null && !thresholds.off.includes(finding.rule)) found.push(finding);
     if (row.accepted === 0 && finding === null) continue;
@@ -188,7 +188,7 @@ interface ObservedPart {
   readonly found: readonly Finding[];
 }
 
-/** Compares the time of the first accepted request with the last use. */
+/** Compares the time of the first accepted request in the batch with the last use of the key before it. */
 function observeUse(
   state: KeyState,
   { lastUse }: KeyUsage,
@@ -210,7 +210,7 @@ function observeUse(
     longestGap: Math.max(state.longestGap, gap),
   };
   if (state.lastUse === null) return { state: after, found: [] };
-  // While nothing was observed, the key may have been used, so that time does not count as idle.
+  // The key may have been used while usage was not observed. So the time before `watchedSince` does not count as idle.
   const idle = first - Math.max(state.lastUse, watchedSince);
   const least = idleDays * dayMilliseconds * (state.activeDays < daysOfRhythm ? withoutRhythmFactor : 1);
   if (idle < least || idle <= longerGapFactor * state.longestGap) return { state: after, found: [] };

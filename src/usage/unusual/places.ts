@@ -10,7 +10,10 @@ export interface Place {
   /** ISO 3166 code; null without a GeoIP database. */
   readonly country: string | null;
   readonly asNumber: number | null;
-  /** The AS, or the first 16 bits of IPv4, 32 of IPv6; null without any GeoIP database. */
+  /**
+   * The autonomous system (AS). If its number is unknown, the first 16 bits of IPv4 or 32 of IPv6. Null without any
+   * GeoIP database.
+   */
   readonly network: string | null;
 }
 
@@ -18,7 +21,7 @@ const blocksInMemory = 50_000;
 
 /** Returns the block of an address, and the network that is used if its AS number is unknown. */
 const namesOf = memoize(blocksInMemory, (text) => {
-  // The registry may store networks, such as 192.0.2.0/24, in place of addresses. Parse the part before the slash.
+  // The registry can store networks, such as 192.0.2.0/24, in place of addresses. Parse the part before the slash.
   const address = parseIpAddress(text.split('/', 1)[0] ?? '');
   return address === null ? { block: text, network: text } : { block: blockOf(address), network: networkOf(address) };
 });
@@ -33,7 +36,7 @@ function networkOf(address: IpAddress): string {
   return `${high.toString(16)}:${low.toString(16)}::/32`;
 }
 
-/** Returns where the requests of a row came from; null for the row of all addresses beyond the limit. */
+/** Returns where the requests of a row came from; null for the row that adds up all addresses beyond the limit. */
 export function placeOf({ address, country, asNumber }: AddressCount): Place | null {
   if (address === null) return null;
   const { block, network } = namesOf(address);

@@ -3,8 +3,8 @@ import { type GatewayMessage, maxMessageBytes } from '../../../gateway/channel-p
 import type { Seals } from '../seal.js';
 
 /**
- * A message from a gateway to the registry, as stored in the Redis stream. The registry writes its reply to a Redis key
- * that contains this id.
+ * A message from a gateway to the registry, as stored in the Redis stream. The registry writes its reply under a Redis
+ * key whose name contains the id of the message.
  */
 export interface StoredMessage extends GatewayMessage {
   readonly id: string;
@@ -29,8 +29,8 @@ export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /**
- * Maximum size of a stored message or reply in bytes. Twice the body, because JSON escapes each quote and line end with
- * a second character.
+ * Maximum size of a stored message or reply in bytes. It is twice the maximum of a body, because JSON escapes each
+ * quote and line end with a second character.
  */
 export const mostTextBytes = 2 * maxMessageBytes;
 

@@ -46,8 +46,8 @@ export class RedisChannel implements RegistryChannel {
   readonly #seals: Seals;
   readonly #stream: MessageStream;
   /**
-   * The stream entries of messages without a reply, by message content. A repeated `send` finds its entry here, so it
-   * does not append the message twice.
+   * The stream entries of messages that have no reply yet, by message content. A repeated `send` finds its entry here,
+   * so it does not append the message twice.
    */
   readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
 

@@ -10,7 +10,7 @@ const messagesAtATime = 100;
 /** A message that fails for this long, while other messages succeed, is discarded. Its gateway then sends it again. */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
-/** Lifetime of a reply. It is long enough for a gateway that was stalled. */
+/** Lifetime of a reply. It is long enough for a gateway that was stalled to read the reply afterwards. */
 const replyMilliseconds = 60_000;
 
 /**
@@ -30,18 +30,21 @@ return entries
 /** An entry as XRANGE returns it: its id, then alternating fields and values. */
 type Entry = readonly [id: string, fields: readonly string[]];
 
-/** Events that the operator's log records. */
+/** Events that are written to the operator's log. */
 export interface InboxEvents {
   /**
-   * A message was discarded: its seal (HMAC) is missing or invalid, no handler exists for its kind, or it failed
-   * repeatedly.
+   * Called when a message is discarded: its seal (HMAC) is missing or invalid, no handler exists for its kind, or it
+   * failed repeatedly.
    */
   readonly onRefused: (why: string) => void;
-  /** A message could not be handled and will be retried, or Redis returns an error when the stream is read. */
+  /**
+   * Called when a message could not be handled and will be retried. Also called when Redis returns an error to a read
+   * of the stream.
+   */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Receives the messages of all gateways in the registry. Polls the Redis stream every 100 ms. */
+/** The registry's receiver for the messages of all gateways. It polls the Redis stream every 100 ms. */
 export class RedisInbox implements GatewayInbox {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
@@ -49,7 +52,9 @@ export class RedisInbox implements GatewayInbox {
   readonly #stream: string;
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
-  /** When a message first failed, by message id. A gateway that sends the message again keeps the id. */
+  /**
+   * The time of each failing message's first failure, by message id. A gateway that sends a message again keeps its id.
+   */
   readonly #failingSince = new Map<string, number>();
   #lastTakenAt = -Infinity;
   #handlers: Parameters<GatewayInbox['serve']>[0] = {};
@@ -62,7 +67,7 @@ export class RedisInbox implements GatewayInbox {
    */
   #refusal: string | null = null;
 
-  /** @param failing milliseconds after which a message that fails, while other messages succeed, is discarded */
+  /** @param failing how many milliseconds a message can fail, while other messages succeed, before it is discarded */
   constructor(
     address: RedisAddress,
     prefix: string,

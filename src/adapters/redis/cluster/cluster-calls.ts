@@ -9,7 +9,7 @@ import { slotOf } from './hash-slots.js';
 export interface NamedCall {
   readonly name: string;
   readonly command: readonly string[];
-  /** Whether a string reply is returned as a Buffer. */
+  /** Whether a string reply is returned as a Buffer; otherwise it is returned as a string. */
   readonly inBytes?: boolean;
 }
 
@@ -20,8 +20,8 @@ export interface NamedCall {
 type Rescue = (error: unknown) => unknown;
 
 /**
- * Thrown when a slot has another master than the confirmed slot map shows. The command can be retried once all masters
- * have confirmed a new map.
+ * Thrown when a slot has another master than in the slot map, which all masters had confirmed. The command can be
+ * retried once all masters have confirmed a new map.
  */
 export class SlotMoved extends KeyStoreUnavailable {
   constructor() {

@@ -10,11 +10,11 @@ import type { ClusterNode, ClusterView } from './cluster-view.js';
 /** Events of one master of the Cluster. */
 export interface MasterEvents extends InvalidationEvents {
   /**
-   * The connections for commands and for invalidation messages are ready and lead to the same server. Also called after
-   * each reconnect.
+   * Called when the connections for commands and for invalidation messages are ready and lead to the same server. Also
+   * called after each reconnect.
    */
   readonly onReady: () => void;
-  /** A connection was lost. A new connection may lead to another server. */
+  /** Called when a connection was lost. A new connection may lead to another server. */
   readonly onLost: () => void;
 }
 
@@ -67,8 +67,8 @@ export class ClusterMaster {
   }
 
   /**
-   * Identifies the current session. A lost connection, a restart of CLIENT TRACKING or a flush begins a new session,
-   * with a new object. Data that was read in an earlier session must be read again.
+   * An object that stands for the current session with the master. A lost connection, a restart of CLIENT TRACKING or a
+   * flush begins a new session, with a new object. Data that was read in an earlier session must be read again.
    */
   get session(): object {
     return this.#session;

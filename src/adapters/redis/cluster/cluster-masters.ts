@@ -24,8 +24,8 @@ const betweenAttemptsMilliseconds = 20;
 
 /**
  * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because it may lead
- * to a promoted replica that lacks a revocation. An isolated former master still replies for a while. But the masters
- * that elected its successor no longer confirm the old map.
+ * to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while, but the
+ * masters that elected its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -49,8 +49,8 @@ export class ClusterMasters {
   }
 
   /**
-   * Incremented when data that was read earlier becomes unreliable: after a new slot map, a reconnect, a restart of
-   * tracking or a flush.
+   * A counter that is incremented when data that was read earlier becomes unreliable: after a new slot map, a
+   * reconnect, a restart of tracking or a flush.
    */
   get epoch(): number {
     return this.#epoch;
@@ -132,8 +132,8 @@ export class ClusterMasters {
   }
 
   /**
-   * Returns the slot map with the highest Cluster epoch, which is the newest map. Queries the connected masters; if
-   * none of them replies, the configured nodes.
+   * Returns the slot map with the highest Cluster epoch, which is the newest map. Queries the connected masters. If no
+   * master replies, queries the configured nodes.
    */
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;

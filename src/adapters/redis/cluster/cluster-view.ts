@@ -5,7 +5,7 @@ export interface ClusterNode {
   readonly id: string;
   readonly host: string;
   readonly port: number;
-  /** Every host name and address by which a redirection may name this node. */
+  /** Every host name and address by which a redirection can name this node. */
   readonly hosts: readonly string[];
 }
 
@@ -20,7 +20,7 @@ export interface ClusterView {
   readonly fingerprint: string;
 }
 
-/** The node that was queried, and whether over TLS. */
+/** The node that was queried, and whether the connection uses TLS. */
 export interface QueriedNode {
   readonly host: string;
   readonly port: number;

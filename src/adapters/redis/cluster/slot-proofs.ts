@@ -12,16 +12,17 @@ import {
 } from './hash-slots.js';
 
 /**
- * The member of the change index (a sorted set) that stands for all slots. It is used after a rewrite of all records.
+ * The member of the change index (a sorted set with the newest change of each slot) that stands for all slots. It is
+ * used after a rewrite of all records, in place of one member for each slot.
  */
 const everySlot = 'all';
 
 const slotsOfStep = 2_000;
 
 /**
- * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica may lack a revocation;
- * a single master may also have been flushed. A change index on one master stores the newest revision of each slot, and
- * a marker in each slot stores the revision up to which it is complete.
+ * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica can lack a revocation.
+ * A master can also have been flushed. A change index on one master stores the newest revision (number of a change) of
+ * each slot, and a marker in each slot stores the revision up to which it is complete.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;
@@ -59,8 +60,8 @@ export class SlotProofs {
   }
 
   /**
-   * Reads the marker of each slot that may have changed: its index entry is newer, or its master was replaced or
-   * flushed. A marker states the revision up to which its slot is complete.
+   * Reads the marker of each slot that may have changed, because its index entry is newer, or its master was replaced
+   * or flushed. A marker states the revision up to which its slot is complete.
    * @param seed the text of the meta record; a different text means that all records were rewritten
    */
   check(seed: string, generation: string): Promise<void> {
@@ -71,7 +72,7 @@ export class SlotProofs {
 
   /**
    * Whether the slot has every change. First waits for a running check, because a slot with a recent change counts as
-   * incomplete until the check has read its marker. Without the wait, requests would fail.
+   * incomplete until the check has read its marker (newest complete revision). Without the wait, requests would fail.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -101,7 +102,9 @@ export class SlotProofs {
     }
   }
 
-  /** Whether the slot's marker was read after the last reconnect or flush of its master. */
+  /**
+   * Whether the slot's marker (its newest complete revision) was read after the last reconnect or flush of its master.
+   */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
@@ -118,11 +121,13 @@ export class SlotProofs {
     }));
   }
 
-  /** Marks every slot as complete up to a revision. The caller must have just written all records. */
+  /**
+   * Marks every slot as complete up to a revision (number of a change). The caller must have just written all records.
+   */
   async seal(marker: SlotMarker): Promise<void> {
     const slots = [...this.#texts.keys()];
-    // Skip the write if all slots are already marked. Rewriting the markers takes seconds, and meanwhile gateways can
-    // use only the records in their caches.
+    // Skip the write if all slots are already marked as complete. Rewriting the markers takes seconds, and meanwhile
+    // gateways can use only the records in their caches.
     if (marker.generation === this.#generation && slots.every((slot) => this.isWhole(slot))) return;
     this.#begin(marker.generation);
     await this.#replace(slots, () => marker);

@@ -3,21 +3,22 @@ import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 import type { BelievedState } from '../store-state.js';
 
-/** The fields of an acknowledgement that identify its gateway. */
+/** The fields that identify the gateway in an acknowledgement (the revision that a gateway has applied). */
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
 /**
- * Redis keeps an acknowledgement for this many lifetimes of the lease (permission to use the cache). The registry needs
+ * How many lifetimes of the lease (permission to use the cache) an acknowledgement stays in Redis. The registry needs
  * it for one lifetime after the last heartbeat and then removes the gateway.
  */
 const lifetimesOfAcknowledgement = 3;
 /**
- * Added to the lifetime for a registry of an earlier release, which waits for a gateway until its acknowledgement
- * expires. The acknowledgement must last longer than the gateway serves stale records.
+ * How much longer than the lease an acknowledgement lasts, for a registry of an earlier release. Such a registry waits
+ * for a gateway until its acknowledgement expires. So the acknowledgement must last longer than the gateway serves
+ * stale records.
  */
 const formerMarginMilliseconds = 5_500;
 
-/** Builds an acknowledgement in the form in which Redis stores it. */
+/** Builds an acknowledgement (the revision that the gateway has applied) in the form in which Redis stores it. */
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,
@@ -28,8 +29,8 @@ export function acknowledgementText(
   const acknowledgement: Acknowledgement = { revision, generation, ...reported, ...identity };
   const { lifetimeMilliseconds, leaving } = reported;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
-  // A registry of an earlier release stops waiting for a gateway when the acknowledgement expires. So the
-  // acknowledgement must last as long as the gateway serves stale records.
+  // A registry of an earlier release waits for a gateway only until its acknowledgement expires. So the acknowledgement
+  // must last as long as the gateway serves stale records.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,

@@ -8,12 +8,16 @@ import type { RecordsLink } from '../records-link.js';
 import type { Standing } from './standing.js';
 
 /**
- * Length of one slice of preloading. The shortest pause is 24 times as long, so preloading uses at most 4% of the time.
+ * Length of one slice of preloading (reading records before requests need them). The shortest pause is 24 times as
+ * long, so preloading uses at most 4% of the time.
  */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 12;
 const longestPauseMilliseconds = 100;
-/** If a timer fires later than this, the process is busy. The next pause is then a multiple of the delay. */
+/**
+ * A timer that is late by more than this shows that the process is busy. The next pause is then a multiple of the
+ * delay.
+ */
 const lateMilliseconds = 1.5;
 const pausePerLateness = 4;
 
@@ -60,7 +64,7 @@ export interface AheadReaderOptions {
   readonly environment: Environment;
   readonly keys: RecordCache<CompiledKey>;
   readonly merchants: RecordCache<CompiledMerchant>;
-  /** Maximum number of cached keys, and of cached merchants. */
+  /** Maximum number of records in each of the two caches, of keys and of merchants. */
   readonly maxEntries: number;
   /**
    * Called with the lookup ids of all keys in the store, page by page. Includes keys that do not fit into the cache.
@@ -72,10 +76,10 @@ export interface AheadReaderOptions {
 }
 
 const textsAtATime = 100;
-/** How often to check whether records can be read, while they cannot. */
+/** While records cannot be read: the interval at which this is checked again. */
 const pollMilliseconds = 100;
 
-/** The cache and the reader for one type of record (key or merchant). */
+/** The cache, the queue and the parser for one type of record (key or merchant). */
 interface Kind<Compiled extends object> {
   readonly cache: RecordCache<Compiled>;
   readonly nameOf: (id: string) => string;
@@ -87,7 +91,7 @@ interface Kind<Compiled extends object> {
 
 /**
  * Loads records into the cache before a request needs them, in short slices so that requests are not delayed. Pauses
- * while the server may not be the master, and while invalidation messages do not arrive.
+ * while nothing proves that the server is the master, and while invalidation messages do not arrive.
  */
 export class AheadReader {
   readonly #options: AheadReaderOptions;
@@ -139,7 +143,7 @@ export class AheadReader {
 
   /**
    * Scans the store for the lookup ids of all keys, page by page, with pauses for requests.
-   * @returns keys of all environments; an id may occur more than once
+   * @returns keys of all environments; an id can occur more than once
    */
   async *keysInStore(): AsyncGenerator<readonly string[]> {
     await this.#turn();
@@ -176,7 +180,7 @@ export class AheadReader {
       for (let start = 0; start < wanted.length; start += textsAtATime)
         await this.#read(kind, wanted.slice(start, start + textsAtATime));
     } catch (error) {
-      for (const id of ids) kind.waiting.add(id); // also the keys that were read: their merchants were not
+      for (const id of ids) kind.waiting.add(id); // also queues keys that were read, because their merchants were not
       throw error;
     }
   }

@@ -24,34 +24,34 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /**
    * Called when the gateway must drop all cached records: the registry now reports changes as in force without waiting
-   * for it.
+   * for this gateway.
    */
   readonly onForget: () => void;
-  /** Lists the cached keys and merchants that are inactive or have an expiry. */
+  /** Returns the cached keys and merchants that have an expiry, or a status that denies requests (inactive). */
   readonly inactive: InactiveMemoryOptions['held'];
 }
 
 const everyMilliseconds = 500;
 /**
- * How old the registry's newest confirmation of a heartbeat may be. If it is older, the sentinels or replicas must also
- * confirm that the server is still the master.
+ * The maximum age of the registry's newest confirmation of a heartbeat. If it is older, the sentinels or replicas must
+ * also confirm that the server is still the master.
  */
 const oldEchoMilliseconds = 1_000;
 
 /**
- * Every 500 ms, reads the newest revision, handles all pending invalidation messages, and then acknowledges the
- * revision to the registry. The registry writes records before it raises the revision, so by then the cache has dropped
- * every changed record. A result is valid only for the connections over which it was obtained.
+ * Every 500 ms, reads the newest revision (number of a change), handles all pending invalidation messages, and then
+ * acknowledges the revision to the registry. The registry writes records before it raises the revision, so the cache
+ * has dropped every changed record by then. A result is valid only for the connections over which it was obtained.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly standing: Standing;
   /**
-   * Makes the gateway report that it is not ready until the registry's first grant (the lease for its cache). Meanwhile
-   * it already serves requests.
+   * The wait for the registry's first grant (the lease for the cache). During the wait, the gateway reports that it is
+   * not ready, but already serves requests.
    */
   readonly firstGrant: FirstGrant;
-  /** Wakes waiting requests once a heartbeat has decided whether the current connections may be used. */
+  /** The signal that wakes waiting requests once a heartbeat has decided whether to trust the current connections. */
   readonly verdict = new Signal();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
@@ -64,7 +64,7 @@ export class Heartbeat {
    */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  /** Whether the gateway has stopped writing acknowledgements. */
+  /** Whether the gateway has stopped its heartbeats, and so writes no acknowledgement of changes any more. */
   isClosed = false;
 
   constructor(options: HeartbeatOptions) {
@@ -101,8 +101,8 @@ export class Heartbeat {
 
   /**
    * Handles changed records.
-   * @returns whether the cache must drop them now. While the heartbeats do not trust the store, no new version can be
-   * read. The records then stay cached as stale, and the next successful heartbeat drops everything.
+   * @returns whether the cache must drop the changed records now. If false, the records stay cached as stale, because
+   * no new version can be read while the heartbeats distrust the store. The next successful heartbeat drops everything.
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -129,7 +129,7 @@ export class Heartbeat {
 
   /**
    * Stops the heartbeats and writes an acknowledgement with `leaving`, so that the registry no longer waits for this
-   * gateway. Must be called after the last request has been decided.
+   * gateway before it confirms a change. Must be called after the last request has been decided.
    */
   async close(): Promise<void> {
     this.isClosed = true;
@@ -159,8 +159,8 @@ export class Heartbeat {
       replied = true;
       const { servers } = link;
       const found = this.standing.judgeState(meta, newest, servers);
-      // Report revocations in the cache before another generation is adopted: the registry's database may have lost
-      // them in a restore.
+      // Report revocations in the cache before another generation (history of changes) is adopted: the registry's
+      // database may have lost them in a restore.
       const { last } = this.standing;
       if (found?.generation !== last?.generation) await this.#inactive.report(last, epoch);
       if (found === null || meta === null) {
@@ -195,7 +195,7 @@ export class Heartbeat {
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
         this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
         // After a failover, wait for the sentinels or replicas to confirm the new server; otherwise waiting requests
-        // would be rejected. If the server is already confirmed, do not wait, because a sentinel may hang.
+        // would be rejected. If the server is already confirmed, do not wait, because a sentinel could hang.
         if (!this.standing.isWitnessed) await this.#asking;
         if (this.standing.epoch !== epoch) return;
       }
@@ -221,8 +221,9 @@ export class Heartbeat {
   }
 
   /**
-   * Handles a refused write of the acknowledgement. A server that is full or cannot save stays in use: it refuses the
-   * registry's writes too, so its records are still current. A demoted or isolated master is no longer read.
+   * Handles a refused write of the acknowledgement (the revision that this gateway has applied). A server that is full
+   * or cannot save stays in use: it refuses the registry's writes too, so its records are still current. A demoted or
+   * isolated master is no longer read.
    */
   #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);
@@ -259,7 +260,7 @@ export class Heartbeat {
   }
 }
 
-/** How long a new gateway waits for its first grant before it becomes ready without one. */
+/** How long a new gateway waits for its first grant (lease for its cache) before it becomes ready without it. */
 const grantTimeoutMilliseconds = 2_000;
 
 /**
@@ -271,12 +272,12 @@ export class FirstGrant {
   #since: number | null = null;
   #isOver = false;
 
-  /** @param onNotice called if the wait ends without a grant */
+  /** @param onNotice called if the wait ends without a grant (lease for the cache) */
   constructor(onNotice: (notice: string) => void) {
     this.#onNotice = onNotice;
   }
 
-  /** Why the gateway is not ready; null if it is. */
+  /** Why the gateway is not ready; null if it is ready. */
   get reason(): string | null {
     const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
     return waits ? 'waiting for the registry to enrol this gateway' : null;
@@ -284,7 +285,7 @@ export class FirstGrant {
 
   /**
    * Records a successful heartbeat.
-   * @param hasLeave whether the registry has enrolled the gateway, so that it may cache records
+   * @param hasLeave whether the registry has enrolled the gateway, so that it is allowed to cache records
    */
   beat(hasLeave: boolean): void {
     if (this.#isOver) return;

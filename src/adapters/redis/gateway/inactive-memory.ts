@@ -5,13 +5,13 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** Options of the memory for inactive records. */
+/** Options of the memory for inactive records (keys and merchants whose status denies requests). */
 export interface InactiveMemoryOptions {
   readonly link: Pick<RecordsLink, 'write'>;
   readonly names: RecordNames;
   readonly instanceId: string;
   readonly seals: Seals;
-  /** Lists the cached records that are inactive or have an expiry. */
+  /** Returns the cached records that have an expiry, or a status that denies requests (inactive records). */
   readonly held: () => Iterable<InactiveReport['entries'][number]>;
 }
 
@@ -23,9 +23,9 @@ const reportMilliseconds = 86_400_000;
 const mostRemembered = 100_000;
 
 /**
- * Remembers inactive keys and merchants when the gateway drops its cache, and reports them when the store has lost
- * changes. After a restore of the database from a backup, the gateway may be the only process that knows of a
- * revocation.
+ * Remembers inactive keys and merchants when the gateway drops its cache, and reports them to the registry when the
+ * store has lost changes. After a restore of the database from a backup, the gateway may be the only process that knows
+ * of a revocation.
  */
 export class InactiveMemory {
   readonly #options: InactiveMemoryOptions;
@@ -56,8 +56,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Writes the report once per connection epoch. Never rejects: a server that refuses this write refuses the registry's
-   * writes too, and the next call retries.
+   * Writes the report of inactive keys and merchants, once per connection epoch. Never rejects: a server that refuses
+   * this write refuses the registry's writes too, and the next call retries.
    * @param epoch changes with each reconnect
    */
   async report(known: Known | null, epoch: number): Promise<void> {

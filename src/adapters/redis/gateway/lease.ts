@@ -10,18 +10,19 @@ export interface ClockReading {
 }
 
 /**
- * How long cached records stay fresh after a heartbeat: three heartbeats. A process that was stopped for longer must
- * first handle pending invalidations.
+ * How long cached records stay fresh after a heartbeat: three times the interval of heartbeats. A process that was
+ * stopped for longer must first handle pending invalidations.
  */
 export const freshMilliseconds = 1_500;
 /** How much longer the registry waits for a gateway than that gateway serves stale records. */
 const marginMilliseconds = 1_000;
 const longestLifetimeMilliseconds = 86_400_000;
-/**
- * How many start times of heartbeats are stored, and the minimum distance between two of them. For a heartbeat that is
- * not stored, the start time of the one before it is used.
- */
+/** The maximum number of stored start times of heartbeats. */
 const mostBeats = 1_000;
+/**
+ * The minimum time between two stored start times. For a heartbeat whose start time is not stored, the last stored one
+ * before it is used.
+ */
 const betweenBeatsMilliseconds = 100;
 
 /**
@@ -44,10 +45,11 @@ export class Lease {
   #asks = false;
   #beats: { readonly beat: number; readonly at: ClockReading }[] = [];
 
-  /** @param maxStaleMilliseconds how long the gateway may serve records that it cannot check */
+  /** @param maxStaleMilliseconds how long the gateway is allowed to serve records that it cannot check */
   constructor(clock: Clock, maxStaleMilliseconds: number) {
     this.#clock = clock;
-    // The lease covers fresh records too, so it has a minimum even if stale records are not allowed (0).
+    // The lease covers fresh records too, so it has a minimum even if stale records are not allowed
+    // (`maxStaleMilliseconds` is 0).
     const wanted = Math.max(maxStaleMilliseconds, freshMilliseconds) + marginMilliseconds;
     this.lifetimeMilliseconds = Math.min(wanted, longestLifetimeMilliseconds);
     this.#ownMilliseconds = this.lifetimeMilliseconds - marginMilliseconds;
@@ -55,8 +57,8 @@ export class Lease {
   }
 
   /**
-   * Whether the registry has enrolled this gateway. The registry then waits for it before it confirms a change, so the
-   * gateway may cache records.
+   * Whether the registry has enrolled this gateway: it waits for the gateway before it confirms a change. So the
+   * gateway is allowed to cache records.
    */
   get enrolled(): boolean {
     return this.#enrolled;
@@ -70,7 +72,7 @@ export class Lease {
     return this.#enrolled ? this.#generation : null;
   }
 
-  /** How long the gateway may use its cache after the last proof that its server is the master. */
+  /** How long the gateway is allowed to use its cache after the last proof that its server is the master. */
   get milliseconds(): number {
     return this.#milliseconds;
   }
@@ -81,8 +83,8 @@ export class Lease {
   }
 
   /**
-   * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant. Infinity while the
-   * registry has not enrolled this gateway.
+   * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant (lease for the
+   * cache). Infinity while the registry has not enrolled this gateway.
    */
   get sinceEchoed(): number {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
@@ -94,14 +96,14 @@ export class Lease {
   }
 
   /**
-   * The newest heartbeat for which the registry confirmed that the store has every record. -1 if there is no such
-   * heartbeat in this generation (unbroken history of changes).
+   * The number of the newest heartbeat for which the registry confirmed that the store has every record. -1 if there is
+   * no such heartbeat in this generation (unbroken history of changes).
    */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
   }
 
-  /** Whether the registry that enrolled this gateway replies to queries for a missing record. */
+  /** Whether the registry that enrolled this gateway (gave it a lease) replies to queries for a missing record. */
   get asks(): boolean {
     return this.#asks;
   }
@@ -121,7 +123,10 @@ export class Lease {
     return { wall: this.#clock.now(), monotonic: performance.now() };
   }
 
-  /** Whether the lease has run out. The registry then confirms changes without waiting for this gateway. */
+  /**
+   * Whether the lease (permission to use the cache) has run out. The registry then confirms changes without waiting for
+   * this gateway.
+   */
   get isOver(): boolean {
     return this.#enrolled && this.sinceSure > this.#milliseconds;
   }
@@ -131,7 +136,7 @@ export class Lease {
   }
 
   /**
-   * Applies the grant that a heartbeat has read; null: no valid grant.
+   * Applies the grant (lease for the cache) that a heartbeat has read; null: no valid grant.
    * @param generation the generation (unbroken history of changes) that the store has now
    */
   granted(grant: Grant | null, generation: string): void {
@@ -145,8 +150,8 @@ export class Lease {
     }
     const milliseconds = Math.min(this.#ownMilliseconds, grant.lifetimeMilliseconds - marginMilliseconds);
     const seen = this.#beats.findLast(({ beat }) => beat <= grant.beat);
-    // Ignore a grant that was read too late: the registry may already have removed this gateway, and no longer waits
-    // for it.
+    // Ignore a grant that was read too late. The registry may already have removed this gateway and stopped waiting for
+    // it.
     if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
     this.#asks = grant.compared !== undefined;
@@ -157,8 +162,8 @@ export class Lease {
   }
 
   /**
-   * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants; it waits
-   * for a gateway until the gateway's acknowledgement expires.
+   * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants. It waits
+   * for a gateway until the acknowledgement of the gateway (the revision that it has applied) expires.
    */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];

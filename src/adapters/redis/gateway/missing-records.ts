@@ -23,17 +23,20 @@ export interface MissingRecordsOptions {
 const longestMilliseconds = queryLifetimeMilliseconds / 2;
 const firstPauseMilliseconds = 5;
 const longestPauseMilliseconds = 50;
-/** Limits queries to the registry, because a client that guesses keys must not overload it. */
+/** The maximum rate of queries to the registry. A client that guesses keys must not overload it. */
 const queriesPerSecond = 200;
-/** A higher limit while an emptied store is rebuilt, because nearly all queries are then for valid keys. */
+/**
+ * The maximum rate while an emptied store is rebuilt. It is higher, because nearly all queries are then for valid keys.
+ */
 const queriesPerSecondOfRebuild = 1_000;
 const queryBurst = 1_000;
 const maxSuspects = 10_000;
 
 /**
  * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant (lease for the
- * cache) states whether the store has every record, and Redis reports each later deletion to the gateway. If these do
- * not decide it, or during a rebuild, the gateway queries the registry, which reads its database.
+ * cache) states whether the store has every record, and Redis reports each later deletion to the gateway. If the grant
+ * and the messages leave it open, or during a rebuild of the store, the gateway queries the registry, which reads its
+ * database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
@@ -45,8 +48,8 @@ export class MissingRecords {
    */
   readonly #suspects = new Set<string>();
   /**
-   * The number of the first heartbeat whose grant proves that the store has every record. Before that heartbeat,
-   * invalidation messages may have been missed.
+   * The number of the first heartbeat whose grant (lease for the cache) proves that the store has every record. Before
+   * that heartbeat, invalidation messages may have been missed.
    */
   #firstBeat = 0;
 
@@ -54,15 +57,15 @@ export class MissingRecords {
     this.#options = options;
   }
 
-  /** Handles invalidation messages for these Redis keys. */
+  /** Handles invalidation messages for these Redis keys, whose records may have been evicted or deleted. */
   changed(names: readonly string[]): void {
     for (const name of names) this.#suspects.add(name);
     if (this.#suspects.size > maxSuspects) this.missed();
   }
 
   /**
-   * Requires a newer grant as proof that the store has every record. Must be called when invalidation messages may have
-   * been missed.
+   * Requires a newer grant (lease for the cache) as proof that the store has every record. Must be called when
+   * invalidation messages may have been missed.
    */
   missed(): void {
     this.#suspects.clear();
@@ -95,7 +98,8 @@ export class MissingRecords {
     if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier releases do not reply
     const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
-    // Redis may have returned no record before the message about its deletion arrived, so wait for pending messages.
+    // If the record was deleted, the message about its deletion may arrive after the reply without a record. So wait
+    // for pending messages.
     const hasReceived = await link.receiveNotices().then(
       () => true,
       () => false,

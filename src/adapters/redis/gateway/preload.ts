@@ -1,7 +1,10 @@
 import type { PreloadState } from '../../../gateway/record-key-store.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
-/** Callbacks for the reasons that prevent a complete preload. Each is called once per occurrence. */
+/**
+ * Callbacks for the reasons that prevent a complete preload (loading of all records into the cache). Each is called
+ * once per occurrence.
+ */
 export interface PreloadEvents {
   /**
    * Called when the cache is full.
@@ -13,7 +16,7 @@ export interface PreloadEvents {
 
 /** With more changed records than this, one scan of all keys is cheaper than single reads. */
 const mostWaiting = 10_000;
-/** Delay before reading, because changes arrive in bursts. */
+/** Delay before changed records are read, because changes arrive in bursts. */
 const gatherMilliseconds = 20;
 /** Delay of a new scan after the cache was dropped, so that requests can first read the records that they need. */
 const rescanMilliseconds = 1_000;

@@ -6,21 +6,21 @@ import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
 /**
- * How often a read is attempted. It is repeated if the connection or the generation changed before the reply. After a
- * missing reply, it is repeated once if a recent heartbeat succeeded.
+ * The maximum number of attempts of one read. A read is repeated if the connection or the generation (unbroken history
+ * of changes) changed before the reply. After a missing reply, it is repeated once if a recent heartbeat succeeded.
  */
 const attempts = 4;
 /**
- * How many times a read waits, for at most 250 ms each, until a heartbeat decides whether the connection may be used.
+ * How many times a read waits, for at most 250 ms each, until a heartbeat decides whether the connection can be used.
  * One wait suffices for a planned failover; a busy machine needs more.
  */
 const turnsOfPatience = 6;
-/** Pause after a failed command, because Node may notice a little later that the connection has ended. */
+/** Pause after a failed command, because Node sometimes notices only a little later that the connection has ended. */
 const endMilliseconds = 5;
 
 /**
  * Reads records from Redis. Accepts a reply only if the heartbeats trust the server both before the query and after the
- * reply. Otherwise the reply may come from a former master.
+ * reply. Otherwise the reply could come from a former master.
  */
 export class ProvenReads {
   readonly #link: Pick<RecordsLink, 'read'>;

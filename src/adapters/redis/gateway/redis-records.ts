@@ -43,7 +43,7 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onNotice?: (notice: string) => void;
   /** Called each time the servers become reachable, with their eviction policies (`maxmemory-policy`). */
   readonly onPolicies?: (policies: readonly string[]) => void;
-  /** Returns why Redis is unreachable, if known. */
+  /** Returns why Redis is unreachable; null if the reason is not known. */
   readonly whyAway?: (() => string | null) | undefined;
   /** Callbacks of the preload, which caches records before requests need them; undefined: no preload. */
   readonly preload?: PreloadEvents | undefined;
@@ -90,7 +90,7 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         this.#missing.missed();
-        // Until the next heartbeat drops the cached records, they may be served as stale.
+        // Until the next heartbeat drops the cached records, requests can get them as stale records.
         void this.#heartbeat.beat();
       },
       onDisconnected: () => {
@@ -124,7 +124,7 @@ export class RedisRecords implements Records {
       ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
       ...{ names, instanceId: identity.instanceId, seals },
     });
-    // The caches are keyed by id: full Redis keys would have to be built and hashed for each lookup.
+    // The caches are keyed by id, not by Redis key: a Redis key would have to be built and hashed for each lookup.
     this.#known = new KnownKeys(cache.maxEntries);
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));

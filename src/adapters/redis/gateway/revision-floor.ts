@@ -5,14 +5,17 @@ import type { BelievedState } from '../store-state.js';
 
 interface Known {
   readonly revision: number;
-  /** The store's newest revision when the record was dropped. Any later change of the record has a higher revision. */
+  /**
+   * The store's newest revision (number of a change) when the record was dropped. Any later change of the record has a
+   * higher revision.
+   */
   readonly newest: number;
 }
 
 /**
- * Remembers the revisions of dropped records, to detect an attacker who writes to Redis. Within a generation (one
- * unbroken history of changes) the revision of a record never decreases. So an attacker can neither reactivate a
- * revoked key with an older copy nor make a valid key unknown by deleting its record.
+ * Remembers the revisions (numbers of changes) of records that the cache has dropped, to detect an attacker who writes
+ * to Redis. Within a generation (one unbroken history of changes) the revision of a record never decreases. So an
+ * attacker can neither reactivate a revoked key with an older copy nor make a valid key unknown by deleting its record.
  */
 export class RevisionFloor {
   readonly #known: LRUCache<string, Known>;
@@ -23,8 +26,8 @@ export class RevisionFloor {
   }
 
   /**
-   * Records the revision of a record that is dropped because it may have changed. Ignores a revision that the registry
-   * cannot have written: a forged high revision would later block the genuine record.
+   * Remembers the revision (number of the last change) of a record that is dropped because it may have changed. Ignores
+   * a revision that the registry cannot have written: a forged high revision would later block the genuine record.
    * @param held the cached record; undefined if none was cached
    * @param last the state of the store that a heartbeat last trusted
    */
@@ -40,7 +43,7 @@ export class RevisionFloor {
   }
 
   /**
-   * Rejects a record that is missing or has a lower revision than before.
+   * Rejects a record that is missing or has a lower revision (number of its last change) than before.
    * @param record null if the record does not exist
    * @param generation the generation of the store from which the record was read
    * @throws MalformedRecord

@@ -4,18 +4,18 @@ import type { RecordsLink } from '../records-link.js';
 import { freshMilliseconds, Lease } from './lease.js';
 import { type BelievedState, type MetaCheck, StoreState } from '../store-state.js';
 
-/** Why requests are refused while Redis does not reply. */
+/** The reason that is given for refused requests while Redis does not reply. */
 export const noReply = 'Redis does not reply';
 
-/** Options for deciding whether a gateway may serve requests. */
+/** Options for deciding whether a gateway is allowed to serve requests. */
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'connected' | 'witness'>;
   readonly clock: Clock;
-  /** How long cached records may be served while they cannot be checked. */
+  /** How long the gateway is allowed to serve cached records that it cannot check. */
   readonly maxStaleMilliseconds: number;
   /**
-   * Verifies the meta record, which describes the whole store, and throws if it may be forged. Null or omitted: no
-   * check.
+   * Verifies the meta record, which describes the whole store, and throws if it could be forged. Null or omitted: the
+   * record is not checked.
    */
   readonly checkMeta?: MetaCheck | null;
   /** Whether the cache contains any record. */
@@ -30,8 +30,9 @@ export interface Filling {
 }
 
 /**
- * Decides, from the results of the heartbeats, whether a gateway may serve requests from its cache or by reading Redis.
- * A result is valid only for the connections of its heartbeat, because new connections may lead to another server.
+ * Decides, from the results of the heartbeats, whether a gateway is allowed to serve requests: from its cache, or by
+ * reading Redis. A result is valid only for the connections of its heartbeat, because new connections may lead to
+ * another server.
  */
 export class Standing {
   readonly state: StoreState;
@@ -46,12 +47,13 @@ export class Standing {
   readonly #options: StandingOptions;
   #distrusts = 0;
   /**
-   * The `epoch` for which a heartbeat last decided whether to trust the store; NaN: undecided. `#believed` is the same
-   * number if the heartbeat trusts the store, otherwise NaN.
+   * The `epoch` (a number that changes with the connections) for which a heartbeat last decided whether to trust the
+   * store; NaN: undecided.
    */
   #judged = NaN;
+  /** The same number as `#judged` if that heartbeat trusts the store, otherwise NaN. */
   #believed = NaN;
-  /** Whether no other server can replace this one, so that it may be read without further proof. */
+  /** Whether no other server can replace this one, so that reads need no proof that it is still the master. */
   #cannotFailOver = false;
   #last: BelievedState | null = null;
   #notice: string | null = null;
@@ -82,7 +84,7 @@ export class Standing {
     return this.lease.enrolled ? this.lease.sinceSure : Infinity;
   }
 
-  /** The highest `sinceKnownTrue` at which cached records may still be served. */
+  /** The highest `sinceKnownTrue` at which the gateway serves stale records. */
   get staleMilliseconds(): number {
     return Math.min(this.#options.maxStaleMilliseconds, this.lease.milliseconds);
   }
@@ -101,16 +103,19 @@ export class Standing {
     return this.state.generation ?? '';
   }
 
-  /** The current `epoch` if a heartbeat trusts the store and its server may be read; otherwise null. */
+  /**
+   * The current `epoch` (a number that changes with the connections) if a heartbeat trusts the store and the gateway is
+   * allowed to read it; otherwise null.
+   */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The emptied store while the registry refills it; null if there is no such store that this gateway may read. If a
-   * record is missing from it, the gateway queries the registry. Null also where another server could take over,
-   * because these reads do not verify that the server is still the master.
+   * The emptied store while the registry refills it; null if there is no such store, or this gateway cannot read it. If
+   * a record is missing from it, the gateway queries the registry. Null also if another server could take over, because
+   * reads during the refill do not verify that the server is still the master.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -139,8 +144,9 @@ export class Standing {
   }
 
   /**
-   * Whether records may be read from a trusted server now. Either it is proved to be the master, or no other server can
-   * replace it. If it refuses this gateway's acknowledgements for too long, it must not be read.
+   * Whether the gateway is allowed to read records from a trusted server now. Either the server is proved to be the
+   * master, or no other server can replace it. A server that refuses this gateway's acknowledgements of changes for too
+   * long must not be read.
    */
   get isWitnessed(): boolean {
     return this.#whyNotAsked() === null;
@@ -171,7 +177,7 @@ export class Standing {
   }
 
   /**
-   * Withdraws a decision to distrust the store, because the running heartbeat may trust it again. Requests then wait
+   * Withdraws a decision to distrust the store, because the running heartbeat could trust it again. Requests then wait
    * for the result of this heartbeat.
    */
   reconsider(): void {
@@ -192,8 +198,8 @@ export class Standing {
   }
 
   /**
-   * Makes a trusted state the current one. Reports once if the registry may not have compared the server with its
-   * database.
+   * Makes a trusted state the current one. Calls `onNotice` once if the registry may not have compared the server with
+   * its database.
    */
   adopt(found: BelievedState): void {
     this.state.adopt(found);
@@ -205,8 +211,8 @@ export class Standing {
   }
 
   /**
-   * Returns why a trusted server must not be read, for example because it may not be the master; null if it may be
-   * read.
+   * Returns why a trusted server must not be read, for example because nothing proves that it is the master; null if it
+   * can be read.
    */
   #whyNotAsked(): string | null {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
@@ -217,9 +223,10 @@ export class Standing {
 }
 
 /**
- * Tracks whether this gateway's acknowledgement has expired, so that the registry no longer waits for it. A server that
- * replies but refuses writes may have been replaced by a server on which keys are revoked. A server that is full or
- * cannot save is still used: it refuses the registry's writes too, so no change is confirmed.
+ * Tracks whether this gateway's acknowledgement of changes has expired. The registry then no longer waits for this
+ * gateway before it confirms a change. A server that replies but refuses writes may have been replaced by a server on
+ * which keys are revoked. A server that is full or cannot save is still used: it refuses the registry's writes too, so
+ * no change is confirmed.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -228,15 +235,15 @@ export class AcknowledgementState {
   #isRefused = false;
 
   /**
-   * @param lifetimeMilliseconds how long an acknowledgement allows the gateway to decide requests, counted from before
-   * its write
+   * @param lifetimeMilliseconds how long the gateway is allowed to decide requests after it began to write an
+   * acknowledgement
    */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;
     this.#lifetimeMilliseconds = lifetimeMilliseconds;
   }
 
-  /** Why the gateway must refuse all requests; null if it may decide them. */
+  /** Why the gateway must refuse all requests; null if it is allowed to decide requests. */
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
@@ -245,13 +252,13 @@ export class AcknowledgementState {
       : null;
   }
 
-  /** Whether the newest acknowledgement was refused by a server that may have been replaced. */
+  /** Whether a server refused the newest acknowledgement in a way which shows that it may have been replaced. */
   get isRefused(): boolean {
     return this.#isRefused;
   }
 
   /**
-   * Records a successful write of an acknowledgement.
+   * Records a successful write of an acknowledgement (the revision that this gateway has applied).
    * @param began a time before the write
    */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
@@ -259,7 +266,7 @@ export class AcknowledgementState {
     this.#isRefused = false;
   }
 
-  /** Records why the write of an acknowledgement failed. */
+  /** Records why the write of an acknowledgement (the revision that this gateway has applied) failed. */
   failed(error: unknown): void {
     // Other error replies do not show that this server was replaced by another one. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);

@@ -10,7 +10,7 @@ export interface InspectedServer {
   readonly what: string;
   readonly at: HostAndPort;
   readonly isSecure: boolean;
-  /** Names of the options that may have to be corrected. */
+  /** Names of the options that could be wrong. */
   readonly options: { readonly place: string; readonly password: string; readonly secure: string };
 }
 

@@ -5,7 +5,8 @@ export interface RedisUse {
   readonly part: 'gateway' | 'registry';
   readonly isCluster: boolean;
   /**
-   * Whether the gateway needs WAIT: without Sentinel, it checks with its replicas that the server is still the master.
+   * Whether the gateway needs the command WAIT. Without Sentinel, it uses WAIT to check with the server's replicas that
+   * the server is still the master.
    */
   readonly asksReplicas: boolean;
   /** Whether the gateway loads records into its cache before requests need them. */
@@ -57,8 +58,8 @@ export function neededCommands(use: RedisUse): string[] {
 }
 
 /**
- * A command per right that tests whether Redis permits it. Redis checks rights before arguments; even with the right,
- * the command changes no data. `$` stands for a Redis key that does not exist.
+ * For each right, a command that tests whether Redis permits it. Redis checks rights before arguments; even with the
+ * right, the command changes no data. `$` stands for a Redis key that does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',
@@ -92,7 +93,7 @@ const probes: Readonly<Record<string, string>> = {
 
 /**
  * Lists the rights that the user lacks, in ACL syntax: for commands, keys and the channel of invalidation messages.
- * Afterwards the connections must be closed: `redis` may be in a MULTI, and `listening` subscribed.
+ * Afterwards the caller must close both connections: `redis` may be in a MULTI, and `listening` subscribed.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();
@@ -115,7 +116,7 @@ async function refusalOf(act: () => Promise<unknown>): Promise<'command' | 'key'
     return null;
   } catch (error) {
     const { message } = error as Error;
-    // Redis refuses EXEC without a right with EXECABORT, followed by NOPERM.
+    // If the user lacks the right to EXEC, the error begins with EXECABORT; NOPERM follows later in the text.
     if (!message.includes('NOPERM ')) return null;
     if (/access (?:a|one of the) channel/.test(message)) return 'channel';
     return /access (?:a|one of the) key/.test(message) ? 'key' : 'command';

@@ -28,12 +28,14 @@ export class QueryInbox implements RecordInbox {
   #received = new Set<string>();
   onWork: () => void = () => undefined;
 
-  /** @param prefix of the Redis keys of queries; the gateway's id, a number and the record's name follow it */
+  /**
+   * @param prefix the prefix of the Redis keys of queries; the gateway's id, a number and the record's name follow it
+   */
   constructor(prefix: string, seals: Seals, source: QuerySource) {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Handles invalidation messages for these Redis keys. Reads the queries among them. */
+  /** Handles invalidation messages for these Redis keys: reads the queries that are stored under some of them. */
   received(names: readonly string[]): void {
     for (const name of names) {
       if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;

@@ -7,10 +7,10 @@ import { callEach, callOne } from '../cluster/cluster-calls.js';
 import type { ClusterMasters } from '../cluster/cluster-masters.js';
 
 /**
- * Lua: writes a revision and the id of its change, but not if a later valid revision is stored. A registry that was
- * paused and has lost its lease would otherwise publish an older revision, and gateways would assume that the store has
- * lost changes.
- * KEYS: the revision, the change. ARGV: their new values. Returns 1 if they were written, otherwise 0.
+ * Lua: writes a revision (number of a change) and the id of that change, but not if a later valid revision is stored. A
+ * registry that was paused and has lost its lease (its right to write) would otherwise publish an older revision, and
+ * gateways would assume that the store has lost changes. KEYS: the revision, the change. ARGV: their new values.
+ * Returns 1 if they were written, otherwise 0.
  */
 const unlessLaterPublished = `
   local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
@@ -21,7 +21,7 @@ const unlessLaterPublished = `
   return 1`;
 
 /**
- * Publishes a change: writes its revision and its id, so that gateways learn of it.
+ * Publishes a change: writes its revision (number) and its id, so that gateways learn of it.
  * @throws Error if a later change was published
  */
 export async function publishUnlessLater(
@@ -47,11 +47,12 @@ export class StatedGeneration {
   /**
    * Returns the generation that the slots must have.
    * @returns the latest generation that a meta record with a valid seal (HMAC) has named. Before the first such record,
-   * the generation that this record names.
+   * the generation that the given meta record names.
    */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
-    // An attacker may replay an old meta record, whose seal is valid. It names an earlier generation, and is ignored.
+    // An attacker could replay an old meta record, whose seal is valid. It names an earlier generation (history of
+    // changes), and is ignored.
     if (isProof(seal) && stated > this.#sealed) this.#sealed = stated;
     return this.#sealed === '' ? stated : this.#sealed;
   }

@@ -30,8 +30,8 @@ import { memoryOf } from '../server/server-memory.js';
 
 /**
  * The registry's access to the record store on the masters of a Cluster. It writes records, then the markers of their
- * slots, then the change index, and finally the revision. A gateway that reads a revision finds in the index which
- * slots have changed, and in the markers whether those slots are complete.
+ * slots (up to which revision a slot is complete), then the change index, and finally the revision. A gateway that
+ * reads a revision finds in the index which slots have changed, and in the markers whether those slots are complete.
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
@@ -88,8 +88,8 @@ export class ClusterRecordsStore implements RecordsStore {
     );
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      // Always true, because `catchUp` waits until all masters agree on the slot map. Until they do, an acknowledgement
-      // may be on a master that is not known yet.
+      // Always true, because `catchUp` waits until all masters agree on the slot map. Before that, an acknowledgement
+      // of a gateway could be on a master that is not known yet.
       connected: true,
       get epoch() {
         return masters.epoch;

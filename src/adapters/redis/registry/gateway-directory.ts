@@ -3,7 +3,10 @@ import { readAcknowledgement } from '../gateway-records.js';
 import { isProof, noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** The last evidence that a gateway is alive: its acknowledgement was written, or found by a scan. */
+/**
+ * The last evidence that a gateway is alive: its acknowledgement (statement of applied changes) was written, or found
+ * by a scan.
+ */
 interface SignOfLife {
   /** The number of signs of life of all gateways so far, including this one. */
   readonly count: number;
@@ -15,7 +18,10 @@ interface SignOfLife {
   readonly noticedAt: number | null;
 }
 
-/** Access to the stored acknowledgements, and whether invalidation messages about them arrive. */
+/**
+ * Access to the stored acknowledgements (the revisions that gateways have applied), and whether invalidation messages
+ * about them arrive.
+ */
 export interface DirectorySource {
   /** The prefix of the Redis keys of acknowledgements; the gateway's instance id follows it. */
   readonly prefix: string;
@@ -24,7 +30,7 @@ export interface DirectorySource {
   readonly epoch: number;
   /** Resolves once the invalidation messages for all earlier writes have been handled. */
   catchUp(): Promise<void>;
-  /** Scans for the Redis keys of all acknowledgements. A key that is added or removed during the scan may be absent. */
+  /** Scans for the Redis keys of all acknowledgements. A key that is added or removed during the scan can be absent. */
   names(): AsyncIterable<string>;
   /**
    * Reads the texts of these Redis keys, in the same order; null for a missing one. Also reads the generation (unbroken
@@ -49,9 +55,9 @@ export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSeal
 }
 
 /**
- * Lists the gateways that write acknowledgements. Redis reports each write with an invalidation message, so the
- * registry misses no gateway and need not scan a million records. Each message shows that the gateway is alive, even if
- * its acknowledgement is missing afterwards.
+ * Lists the gateways that write acknowledgements (the revisions that they have applied). Redis reports each write with
+ * an invalidation message, so the registry misses no gateway and need not scan a million records. Each message shows
+ * that the gateway is alive, even if its acknowledgement is missing afterwards.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
@@ -76,8 +82,8 @@ export class GatewayDirectory {
   }
 
   /**
-   * Handles invalidation messages for these Redis keys. A message about an acknowledgement means that it was written or
-   * removed.
+   * Handles invalidation messages for these Redis keys. A message about an acknowledgement means that the
+   * acknowledgement was written or removed.
    */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
@@ -87,7 +93,7 @@ export class GatewayDirectory {
     this.#next = null;
   }
 
-  /** Resolves at the next invalidation message for an acknowledgement. */
+  /** Resolves at the next invalidation message for an acknowledgement, which a gateway writes to Redis. */
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
@@ -128,8 +134,8 @@ export class GatewayDirectory {
       const lastSign = this.#known.get(name);
       const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
       // Keep a gateway that gave a sign of life during this read: it may have written its acknowledgement after the
-      // read. Keep also a gateway in the registry's own list (roster): its acknowledgement may be lost, but it may
-      // still use its cache.
+      // read. Keep also a gateway in the registry's own list (roster): even if its acknowledgement was lost, the
+      // gateway could still use its cache.
       if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;

@@ -4,21 +4,24 @@ import { isProof } from '../seal.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Reads the gateways' reports of inactive records. Scans for them only after an invalidation message for a report, or
- * when such messages may have been missed.
+ * Reads the gateways' reports of inactive records (keys and merchants whose status denies requests). Scans for reports
+ * only after an invalidation message for a report, or when such messages may have been missed.
  */
 export class InactiveReports {
   readonly #prefix: string;
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
   readonly #seals: Seals;
-  /** Incremented by each invalidation message for a report, and each time that such a message may have been missed. */
+  /**
+   * A counter, incremented by each invalidation message for a report, and each time that such a message may have been
+   * missed.
+   */
   #count = 1;
   #readUpTo = 0;
 
   /**
-   * @param prefix of the Redis keys of reports
-   * @param scan lists the Redis keys with this prefix; a key added during the scan may be absent
+   * @param prefix the prefix of the Redis keys of reports
+   * @param scan lists the Redis keys with this prefix; a key that is added during the scan can be absent
    * @param read returns the text of a report; null if it no longer exists
    * @param seals verifies the seals (HMACs) of reports
    */

@@ -17,7 +17,7 @@ export interface WatchSource {
   /** The prefix of all Redis keys of the store. */
   readonly prefix: string;
   epoch(): number;
-  /** Builds the text that a record should have; empty if the record should not exist. */
+  /** Builds the text that a record must have according to the database; empty if the record must not exist. */
   textOf(entry: StoreEntry, generation: string): string;
   /** Reads the stored bytes of these Redis keys, in the same order; null for a missing record. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
@@ -35,8 +35,8 @@ export const digestOfNothing = 'nothing';
 
 const mostTexts = 20_000;
 /**
- * A text longer than this is not remembered: its record is compared with the database instead. Nearly all records are
- * shorter.
+ * The maximum length of a text that is remembered. The record of a longer text is compared with the database instead.
+ * Nearly all records are shorter.
  */
 const longestText = 4_096;
 /**
@@ -68,15 +68,15 @@ export class RecordWatch implements WatchedRecords {
   #reading: Promise<void> | null = null;
   #next: { readonly settled: Promise<void>; readonly settle: () => void } | null = null;
 
-  /** @param prefixes of the Redis keys of the records to watch */
+  /** @param prefixes the prefixes of the Redis keys of the records to watch */
   constructor(source: WatchSource, prefixes: readonly string[]) {
     this.#source = source;
     this.#prefixes = prefixes;
   }
 
   /**
-   * Remembers texts, so that the registry's own writes do not count as foreign changes. Must be called before they are
-   * written.
+   * Remembers texts, so that the registry's own writes do not count as foreign changes. Must be called before the texts
+   * are written.
    */
   writing(records: readonly Pick<Replacement, 'name' | 'text'>[]): void {
     if (!this.#isWatching) return;
@@ -167,7 +167,7 @@ export class RecordWatch implements WatchedRecords {
   }
 
   async #read(): Promise<void> {
-    // Collect all messages of one event-loop turn, and read once for them.
+    // Collect all messages of one event-loop turn, so that one read is enough for them.
     await turn();
     while (this.#noticed.size > 0) {
       const names = takeFrom(this.#noticed, namesAtATime);

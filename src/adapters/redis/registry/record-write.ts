@@ -3,10 +3,10 @@ import { highestOfRecords, recordText } from '../record-text.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Lua: writes a record, but not if a valid record with a later revision is stored. When a network heals, the kernel may
- * deliver an old write after those of a newer connection, and a revoked key would work again.
- * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns 0, or the
- * revision of the record that was kept.
+ * Lua: writes a record, but not if a valid record with a later revision is stored. When a network recovers, the kernel
+ * could deliver an old write after the writes of a newer connection, and a revoked key would work again. KEYS: the
+ * record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns 0, or the revision of the
+ * record that was kept.
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')
@@ -32,13 +32,13 @@ export interface RecordWrite {
   /** The Redis key, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** The stored record is replaced only if its revision is at most this one. */
+  /** The stored record is replaced only if its revision (number of its last change) is at most this number. */
   readonly newest: number;
 }
 
 /**
- * Builds the text of an entry as stored in Redis; empty if the record must not exist.
- * @param prefix of the store
+ * Builds the text of an entry (a record of the registry) for Redis; empty if the record must not exist.
+ * @param prefix the prefix of the store's Redis keys
  */
 export function entryText(seals: Seals, prefix: string, { name, value }: StoreEntry, generation: string): string {
   return value === null ? '' : recordText(seals, prefix + name, value, generation);
@@ -46,8 +46,8 @@ export function entryText(seals: Seals, prefix: string, { name, value }: StoreEn
 
 /**
  * Prepares an entry of the registry for writing.
- * @param prefix of the store
- * @param of the revision and the generation to write
+ * @param prefix the prefix of the store's Redis keys
+ * @param written the number of the change, and the generation (unbroken history of changes)
  */
 export function recordWrite(
   seals: Seals,
@@ -56,7 +56,7 @@ export function recordWrite(
   { change, generation }: { readonly change: number; readonly generation: string },
 ): RecordWrite {
   const { name, value } = entry;
-  // A repeated write may have a change number below the record's revision, so the higher of the two is used.
+  // A repeated write can have a change number below the record's revision, so the higher of the two is used.
   const newest = value !== null && 'revision' in value ? Math.max(change, Number(value.revision)) : change;
   return { name: prefix + name, newest, text: entryText(seals, prefix, entry, generation) };
 }
@@ -70,7 +70,7 @@ interface RecordCommand {
 /**
  * Writes records.
  * @param run sends commands, and resolves to their replies in the same order
- * @returns the highest revision of a record that was not replaced; 0 if all were replaced
+ * @returns the highest revision (change number) of a record that was not replaced; 0 if all were replaced
  */
 export async function writeRecords(
   seals: Seals,
@@ -85,7 +85,8 @@ export async function writeRecords(
     return revision > 0 ? [{ ...write, revision }] : [];
   });
   if (stayed.length === 0 || !seals.areOn) return highestOf(stayed);
-  // A forged record with a high revision would never be replaced, so records with an invalid seal are replaced here.
+  // A forged record with a high revision would never be replaced. So records with an invalid seal (HMAC) are replaced
+  // here.
   const texts = await run(stayed.map(({ name }) => ({ name, command: ['GET', name] })));
   const held = stayed.map((write, index) => ({ ...write, held: texts[index] }));
   const forged = held.flatMap(({ name, text, held }) =>

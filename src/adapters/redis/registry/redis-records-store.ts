@@ -96,7 +96,7 @@ export class RedisRecordsStore implements RecordsStore {
       read: (names) => this.#readAcknowledgements(names),
     });
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
-    // Without Sentinel, a managed Redis may hide its replicas behind one host name, so only the operator knows their
+    // Without Sentinel, a managed Redis can hide its replicas behind one host name, so only the operator knows their
     // number.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
@@ -117,8 +117,8 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /**
-   * Reads a snapshot in which `isWhole` is always true. A single server can only lose data as a whole, when it is
-   * emptied or rolled back; its run id, meta record and revision reveal that.
+   * Reads a snapshot in which `isWhole` is always true. A single server can lose data only as a whole: when it is
+   * emptied or rolled back. Its run id, meta record and revision reveal that.
    */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;

@@ -26,7 +26,10 @@ const replaceIfMarkUnchanged = `
   redis.call('SET', KEYS[1], ARGV[2])
   return 1`;
 
-/** One script for 50 records costs a third of 50 scripts, and blocks Redis only briefly. */
+/**
+ * The number of records per script. One script for 50 records costs a third of 50 scripts, and blocks Redis only
+ * briefly.
+ */
 const recordsAtATime = 50;
 
 /**
@@ -53,8 +56,8 @@ export class WriterMark {
   }
 
   /**
-   * Returns the command that changes the mark. It must be sent after the commands that write records; its reply must be
-   * passed to `changed`.
+   * Returns the command that changes the mark (fencing token). The command must be sent after those that write records,
+   * and its reply must be passed to `changed`.
    */
   change(): readonly [string, ...string[]] {
     const before = this.#text;

@@ -2,30 +2,30 @@ import type { Redis } from 'ioredis';
 
 /** Events of the connection on which Redis reports changed keys (CLIENT TRACKING). */
 export interface InvalidationEvents {
-  /** These records may have changed, by a write of any client, an expiry or an eviction. */
+  /** Called when these records may have changed, by a write of any client, an expiry or an eviction. */
   readonly onChanged: (names: readonly string[]) => void;
-  /** Any record may have changed: Redis sent a null message, as after FLUSHALL. */
+  /** Called when any record may have changed: Redis sent a null message, as after FLUSHALL. */
   readonly onEverythingChanged: () => void;
-  /** Tracking is on. Changes before this event were not reported. */
+  /** Called when tracking is on. Changes before this event were not reported. */
   readonly onListening: () => void;
-  /** The connection closed, so invalidation messages no longer arrive. */
+  /** Called when the connection closed, so that invalidation messages no longer arrive. */
   readonly onDisconnected: () => void;
 }
 
 const channel = '__redis__:invalidate';
-/** Retry delay after an error reply, because its cause lasts for a while, for example a missing ACL right. */
+/** Delay of a retry after an error reply. The cause usually lasts for a while, for example a missing ACL right. */
 const refusedMilliseconds = 1_000;
 
 /**
  * Receives an invalidation message for every change of a Redis key with a tracked prefix (CLIENT TRACKING in
- * broadcasting mode). Tracking and messages use the same connection. With two connections, tracking could end while the
- * subscribed one stays open and receives nothing.
+ * broadcasting mode). Tracking and messages use the same connection. With separate connections, tracking could end
+ * while the connection for messages stays open and receives nothing.
  */
 export class InvalidationListener {
   readonly #redis: Redis;
   /** Whether tracking is on, so that every change is reported. */
   connected = false;
-  /** How often tracking was enabled. While this number is unchanged, no invalidation message was missed. */
+  /** How many times tracking was enabled. While this number is unchanged, no invalidation message was missed. */
   epoch = 0;
 
   constructor(redis: Redis, prefixes: readonly string[], events: InvalidationEvents) {

@@ -6,7 +6,9 @@ const reconnectDelayMilliseconds = 1_000;
 
 /** What a server reports in INFO. */
 export interface ServerFacts {
-  /** The `run_id`, which a server generates at start; null if the user may not call INFO, or INFO omits it. */
+  /**
+   * The `run_id`, which a server generates at start; null if the user lacks the right to call INFO, or INFO omits it.
+   */
   readonly runId: string | null;
   /** Number of connected replicas when INFO was read. */
   readonly replicas: number;
@@ -15,8 +17,8 @@ export interface ServerFacts {
 }
 
 /**
- * Checks that two connections lead to the same server, and identifies that server. After a reconnect, a host name may
- * resolve to another server; a gateway would then read records from one server and miss the invalidation messages of
+ * Checks that two connections lead to the same server, and identifies that server. After a reconnect, a host name could
+ * resolve to another server. A gateway would then read records from one server and miss the invalidation messages of
  * the other.
  */
 export class SameServer {
@@ -25,8 +27,7 @@ export class SameServer {
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
   /**
-   * Counts connects and disconnects of both connections. What a server reported in an earlier epoch may belong to
-   * another server.
+   * How many times either connection was opened or closed. A report from an earlier epoch may be from another server.
    */
   epoch = 0;
 
@@ -103,7 +104,7 @@ export class ReplicaCount {
   #most: number;
   #readAt = -Infinity;
 
-  /** @param atLeast the number of replicas that the operator configured */
+  /** @param atLeast the lowest possible value of `most`: the number of replicas that the operator configured */
   constructor(redis: Redis, atLeast: number) {
     this.#redis = redis;
     this.#most = atLeast;

@@ -7,7 +7,8 @@ const reconnectIntervalMilliseconds = 1_000;
 
 /**
  * Queries the sentinels for the master, and requires the same reply from a majority of all configured sentinels. In a
- * network partition, a sentinel that is isolated together with a former master still names that master.
+ * network partition, a sentinel that is isolated together with a former master still names that master. So one reply is
+ * not enough.
  */
 export class SentinelMajority {
   readonly #sentinels: readonly Redis[];
@@ -48,8 +49,8 @@ export class SentinelMajority {
   }
 
   /**
-   * Requires that a majority of sentinels names the server of this connection as the master. A former master still
-   * replies after a failover.
+   * Requires that a majority of sentinels names the server of this connection as the master. The reason is that a
+   * former master continues to reply after a failover.
    * @param others connections to the same server, which are reopened together with `redis`
    * @throws Error if no majority names the server
    */
@@ -82,7 +83,7 @@ async function leadsTo(named: HostAndPort, address: string, port: number | undef
   if (named.port !== port) return false;
   const plain = plainAddress(address);
   if (plainAddress(named.host) === plain) return true;
-  // A sentinel may name the master by host name.
+  // A sentinel can also name the master by its host name.
   const addresses = await lookup(named.host, { all: true }).catch(() => []);
   return addresses.some((found) => plainAddress(found.address) === plain);
 }

@@ -77,8 +77,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Reads without MULTI, which a full server refuses. Reads the meta record first; in the other order, a new generation
-   * could be paired with a revision of the earlier generation.
+   * Reads without MULTI, because Redis refuses MULTI when its memory is full. Reads the meta record first; in the other
+   * order, a new generation (history of changes) could be paired with a revision of the earlier generation.
    */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
@@ -107,8 +107,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Returns `none` without replicas and Sentinel: no other server can take over. With replicas but without Sentinel, an
-   * operator may promote any replica that the registry has seen.
+   * Returns `none` if there are neither replicas nor sentinels, because then no other server can take over. Otherwise
+   * returns `others`: even without sentinels, an operator could promote any replica that the registry has seen.
    */
   witness(replicas: number): 'none' | 'others' {
     return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
@@ -214,9 +214,9 @@ export class ServerLink implements RecordsLink {
 }
 
 /**
- * Proves, without Sentinel, that no replica has been promoted: a replica that received this write still follows the
- * server. WAIT must cover all replicas. It needs its own connection, because it blocks later commands and counts only
- * the writes of that connection.
+ * Proves, without Sentinel, that no replica has been promoted: a replica that receives a write from the server still
+ * follows it. WAIT must cover all replicas. It needs its own connection, because it blocks later commands and counts
+ * only the writes of that connection.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
@@ -238,8 +238,8 @@ class ReplicaWitness {
   }
 
   /**
-   * Writes this gateway's acknowledgement on the server with this run id. Returns whether this many replicas received
-   * the write. Never rejects.
+   * Writes this gateway's acknowledgement of changes on the server with this run id. Returns whether the given number
+   * of replicas received the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
     if (runId === null || this.#runId !== runId) return false;
