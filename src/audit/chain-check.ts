@@ -7,7 +7,7 @@ interface Range {
   readonly to: number;
 }
 
-/** The hash functions that the lines of a log may use. */
+/** The hash functions that the lines of a log can use. */
 export interface LineHashes {
   /** One hash function per secret of the log; plain SHA-256 if the log has no secret. */
   readonly given: readonly LineHash[];
@@ -44,21 +44,23 @@ export class ChainCheck {
   next: string | null = null;
   lines = 0;
   /**
-   * Lines that cannot be verified because the hash of the line before is unknown. Their own hash only serves to verify
-   * the next line.
+   * Number of lines that cannot be verified, because the hash of the line before is unknown. The hash of such a line is
+   * used only to verify the next line.
    */
   unchecked = 0;
-  /** `proved` counts the lines with a correct hash, `edited` the lines with a wrong hash. */
+  /** Number of lines with a correct hash. */
   proved = 0;
+  /** Number of lines with a wrong hash. */
   edited = 0;
   lost = 0;
   lastCheckpointAt: string | null = null;
   reported = 0;
   /**
-   * The hash functions that the chain may use. After the first line with a correct hash, only the matching one remains.
+   * The hash functions that the chain could use. After the first line with a correct hash, only the matching one
+   * remains.
    */
   #hashes: readonly LineHash[];
-  /** The hashes that the newest line may have. Empty if its hash is unknown; several if the line was edited. */
+  /** The hashes that the newest line could have. Empty if its hash is unknown; several if the line was edited. */
   #previous: readonly string[] = [];
   #expected: number;
   #gaps: Range[] = [];
@@ -131,8 +133,8 @@ export class ChainCheck {
   }
 
   #checkHash(line: SealedLine, place: Position): boolean {
-    // The previous hash is unknown for the first line of the input and after a gap. A checkpoint line states it, so
-    // that line can still be verified.
+    // The previous hash is unknown for the first line of the input and after a gap. A checkpoint line itself states the
+    // previous hash, so it can be verified even there.
     const isKnown = this.#previous.length > 0 || line.checkpoint === null;
     const previous = isKnown ? this.#previous : [line.checkpoint.previous];
     if (previous.length === 0) {
@@ -186,7 +188,7 @@ export class ChainCheck {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
     }
-    // Removes the gap that the changed number caused. The gap may be absent, because the list was full or out-of-order
+    // Removes the gap that the changed number caused. The gap can be absent, because the list was full or out-of-order
     // lines split it.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
@@ -221,8 +223,8 @@ export class ChainCheck {
 }
 
 /**
- * Returns hints for findings that a mistake on the command line may have caused: a wrong secret or a wrong order of the
- * files.
+ * Returns hints for findings that a mistake on the command line could have caused: a wrong secret or a wrong order of
+ * the files.
  */
 export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
   const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
@@ -233,8 +235,8 @@ export function hintsOf(findings: readonly Finding[], chains: readonly ChainChec
 }
 
 /**
- * Returns a hint that the secret may be wrong; empty if nothing suggests it. With a wrong secret, every line of a chain
- * counts as edited. A single edited line suggests it only if no line of any chain has a correct hash.
+ * Returns a hint that the secret could be wrong; empty if nothing suggests this. With a wrong secret, every line of a
+ * chain counts as edited. A single edited line suggests a wrong secret only if no line of any chain has a correct hash.
  */
 function secretHint(chains: readonly ChainCheck[]): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
@@ -245,7 +247,7 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   return [`no line of ${which} could be verified: if it used an earlier secret, add that with a second --secret-file`];
 }
 
-/** How far signatures and receipts cover a run, which is the lines of one gateway process. */
+/** How far the gateway's signatures and the registry's receipts cover a run (the lines of one gateway process). */
 export interface RunProof {
   readonly run: string;
   /** The name of the gateway that signed; null if no line is signed. */
@@ -269,17 +271,17 @@ export interface RunProof {
 
 /** The result of verifying a log. */
 export interface Verdict {
-  /** Whether there are no findings. */
+  /** Whether there are no findings (defects of the log). */
   readonly intact: boolean;
   readonly lines: number;
-  /** The number of requests in the lines of all chains. Several requests may share a line. */
+  /** The number of requests in the lines of all chains. One line can be about several requests. */
   readonly requests: number;
   readonly chains: readonly ChainCheck[];
   /** How far signatures cover the lines of each gateway process; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
   /** The first 1,000 findings of each kind, in the order of their detection; those from signatures come first. */
   readonly findings: readonly Finding[];
-  /** The number of all findings, including those that are not stored. */
+  /** The number of all findings, including those that `findings` omits. */
   readonly findingCount: number;
   /** Facts that could not be verified but are no sign of a change. */
   readonly notes: readonly string[];

@@ -28,13 +28,13 @@ type FindingKind =
   | 'foreign'
   /** The first lines of the chain that begins here are missing. */
   | 'headless'
-  /** The last lines of the chain that ends here may be missing, because it has no end checkpoint. */
+  /** The chain that ends here has no end checkpoint, so its last lines are perhaps missing. */
   | 'truncated'
   /** A chain was hashed without the secret of the log. */
   | 'unkeyed'
   /** The lines of a gateway process have no signed checkpoint, or one of their checkpoints is invalid. */
   | 'unsigned'
-  /** The registry removed or changed a checkpoint for which it had signed a receipt. */
+  /** The registry removed or changed a checkpoint, after it had signed a receipt that it stored this checkpoint. */
   | 'rewritten'
   /** Two signed checkpoints contradict each other. */
   | 'forked';
@@ -50,7 +50,7 @@ export interface Finding extends Position {
  */
 const mostOfKind = 1_000;
 
-/** Stores the first 1,000 findings of each kind. */
+/** Stores the first 1,000 findings (defects) of each kind. */
 class FirstOfKind {
   readonly kept: Finding[] = [];
   readonly #counts = new Map<FindingKind, number>();
@@ -64,8 +64,8 @@ class FirstOfKind {
 }
 
 /**
- * The findings of a log. Counts all of them and stores the first 1,000 of each kind. An attacker could insert chains
- * with thousands of gaps, so findings from signed checkpoints have a limit of their own.
+ * The findings (defects) of a log. Counts all of them and stores the first 1,000 of each kind. An attacker could insert
+ * chains with thousands of gaps, so findings from signed checkpoints have a limit of their own.
  */
 export class Findings {
   readonly #ofLines = new FirstOfKind();

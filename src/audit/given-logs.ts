@@ -6,23 +6,24 @@ import type { SealedLine } from './sealed-line.js';
 interface Fragment {
   readonly place: Position;
   readonly bytes: number;
-  /** Whether it may be the beginning of an incompletely written line. */
+  /** Whether it could be the beginning of an incompletely written line. */
   readonly mayBegin: boolean;
   /** Whether the fragment ends with a line end. */
   readonly ended: boolean;
 }
 
-/** One of the logs that are verified together. It may consist of several files, oldest first. */
+/** One of the logs that are verified together. It can consist of several files, oldest first. */
 export interface GivenLog {
   /** The newest line of this log that belongs to a hash chain; null before the first one. */
   newest: ChainCheck['newest'];
   /**
-   * Incomplete lines at the end of the newest files. They become notes if a gateway may still be writing. Otherwise, or
-   * if another line follows, they become findings.
+   * Incomplete lines at the end of the newest files. They become notes (harmless) if a gateway could be writing these
+   * files at present. Otherwise, or if another line follows, they become findings (defects).
    */
   unfinished: { readonly finding: Finding; readonly note: string }[];
   /**
-   * The newest line if it belongs to no chain, otherwise null. A killed process may have left such an incomplete line.
+   * The newest line if it belongs to no chain, otherwise null. A killed process could have left such an incomplete
+   * line.
    */
   fragment: Fragment | null;
 }
@@ -85,7 +86,9 @@ function workerOf(file: string): string | null {
   return workerLog.test(name) ? name : null;
 }
 
-/** The timestamp is within the first bytes of a line, after the names of the service and the machine. */
+/**
+ * Number of bytes at the beginning of a line that contain its timestamp, even behind long names of service and machine.
+ */
 const headBytes = 1_024;
 
 function timeOf({ bytes }: SealedLine): string {

@@ -4,8 +4,8 @@ const mostChains = 100_000;
 
 /**
  * The hash chains of a log, in bounded memory. An attacker can insert any number of chains, so unsigned chains are
- * evicted: first those without a verified line, then the oldest. Signed chains need no limit: there are at most as many
- * as checkpoints that the user passed.
+ * evicted: first those without a verified line, then the oldest. Signed chains need no limit: there is at most one for
+ * each checkpoint that the user passed.
  */
 export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
@@ -38,7 +38,7 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
     return evicted;
   }
 
-  /** Removes a chain. The caller must report its findings first. */
+  /** Removes a chain. The caller must report the findings (defects) of this chain first. */
   evict({ id }: Chain): void {
     for (const chains of [this.#all, this.#unsigned]) chains.delete(id);
   }

@@ -13,15 +13,17 @@ export interface RawLine {
   readonly number: number;
   /** The line without its line end; null if it is longer than 1 MiB, because no gateway writes such a line. */
   readonly bytes: Buffer | null;
-  /** Whether it has a line end. */
+  /** Whether the line has a line end. If not, it is the last line of the file, and can be incomplete. */
   readonly ended: boolean;
 }
 
-/** A log file cannot be read to its end. The lines before the failure were already returned. */
+/** Error for a log file that cannot be read to its end. The lines before the failure were already returned. */
 export class UnreadableLog extends OperatorError {}
 
 const lineEnd = 0x0a;
-/** Longer than any line of a gateway: a line contains few values, and the gateway truncates each of them. */
+/**
+ * Maximum line length. No gateway writes a longer line: a line has few values, and the gateway truncates each of them.
+ */
 const maxLineBytes = 1024 * 1024;
 const chunkBytes = 512 * 1024;
 /** Explanations for zlib errors, because zlib's own messages are about its internals. */
@@ -62,7 +64,8 @@ async function* unpack(file: string): AsyncGenerator {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   yield* stream.pipe(unpacked);
-  // zlib takes a zero byte after a gzip member for padding, and stops without an error. Then data remains unread.
+  // zlib takes a zero byte after a gzip member for padding, and stops without an error. In that case, data remains
+  // unread.
   if (unpacked.bytesWritten < (await stat(file)).size)
     throw Object.assign(new Error('gzip data remains'), { code: 'REST_LEFT' });
 }

@@ -11,15 +11,16 @@ export interface PinnedKey {
   readonly to: number;
 }
 
-/** How far the clocks of a gateway and of the registry may differ. */
+/** How far the clocks of a gateway and of the registry are allowed to differ. */
 export const clockToleranceMilliseconds = 60_000;
-/** The time in a receipt of the registry is in whole seconds, rounded down. */
+/** In its receipt for a checkpoint, the registry rounds the time down to whole seconds, so it is up to 1 s early. */
 const receiptRoundingMilliseconds = 1_000;
 const noteHead = '{"note":"';
 
 /**
  * Parses a checkpoint and verifies its signature. The public key must have been valid when the registry received the
- * checkpoint, as the registry's receipt states. Without a receipt, the time in the checkpoint counts.
+ * checkpoint, as the registry's receipt (signature with a time) states. Without a receipt, the time in the checkpoint
+ * itself is used.
  * @throws InvalidNote
  */
 export function readPinned(
@@ -36,7 +37,7 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // An expired key may be stolen. A newer key with the same name must not make its signatures valid again.
+  // An expired key could have been stolen. A newer key with the same name must not make its signatures valid again.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to

@@ -43,13 +43,13 @@ const form = new RegExp(
   ].join(''),
 );
 
-/** Lines longer than this are rare, so JSON.parse reads them. */
+/** Maximum length of a line that this module reads. Longer lines are rare, so JSON.parse reads them. */
 const mostBytes = 16 * 1024;
 
 /**
- * Reads the members that a summary counts from a line about one request. Returns the same values as JSON.parse, which
+ * Reads, from a line about one request, the members that a summary counts. Returns the same values as JSON.parse, which
  * takes three times as long because it creates all members.
- * @returns null if a gateway would write the line differently; the line may still be valid
+ * @returns null if a gateway would write the line differently; even such a line can be valid
  */
 export function readPlainLine(bytes: Buffer): CountedEntry | null {
   const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));
@@ -75,8 +75,8 @@ interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
 }
 
 /**
- * Reads the members of a line that a summary counts. Gives the same result as `findEntry`, but faster. Returns null if
- * the line is not about a request.
+ * Reads, from a line about requests, the members that a summary counts. Gives the same result as `findEntry`, but
+ * faster. Returns null if the line is not about a request.
  */
 export function findCounted(bytes: Buffer | null): CountedLine | null {
   const entry = bytes === null ? null : readPlainLine(bytes);

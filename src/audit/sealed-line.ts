@@ -46,7 +46,7 @@ export interface SealedLine {
   readonly hash: string;
   /** The line as stored in its file, without its line end. Its hash covers all but the last 76 bytes. */
   readonly bytes: Buffer;
-  /** Null if the line is about a request. */
+  /** What the line states if it is a checkpoint; null if the line is about requests. */
   readonly checkpoint: Checkpoint | null;
   /** How many requests the line is about; 0 for a checkpoint. */
   readonly requests: number;
@@ -60,7 +60,10 @@ const sealHead = ',"hash":"';
 const sealEnd = '"}}';
 const sequenceMark = ',"sequence":';
 const [zero, nine] = [0x30, 0x39];
-/** Identifies a checkpoint line. It cannot occur within a value, because its quotes would be escaped there. */
+/**
+ * The text that identifies a checkpoint line. It cannot occur within a value, because its quotes would be escaped
+ * there.
+ */
 const checkpointMark = '"action":"checkpoint"';
 /** Number of bytes at the end of a line that are parsed as text. They contain the sequence number and the hash. */
 const tailBytes = 1 + sequenceMark.length + maxSequenceDigits + sealLength;
@@ -73,8 +76,8 @@ const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
 /**
- * Caches the beginning of the last parsed line and its chain id, because most lines belong to the same chain as the
- * line before.
+ * The beginning of the last parsed line and its chain id. They are cached, because most lines belong to the same chain
+ * as the line before.
  */
 let newest = { start: '', id: '' };
 
@@ -142,7 +145,7 @@ function requestsIn(line: Buffer): number {
   return Number(/^\d+/.exec(line.toString('latin1', from, from + longestCount))?.[0] ?? 1);
 }
 
-/** Whether these bytes may be the beginning of a line whose end is missing. Complete JSON is not. */
+/** Whether these bytes could be the beginning of a line whose end is missing; false for complete JSON. */
 export function mayBeginLine(bytes: Buffer): boolean {
   const text = bytes.toString('utf8');
   if (!text.startsWith(head) && !head.startsWith(text)) return false;

@@ -9,7 +9,7 @@ export interface Search {
   readonly keyId?: string | undefined;
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
-  /** The address range of the client or of the connection's peer. */
+  /** Matches if the address of the client or of the connection's peer is in these ranges. */
   readonly address?: IpRanges | undefined;
   /** Matches this URL path and every path below it. */
   readonly path?: string | undefined;

@@ -5,7 +5,7 @@ import { type Finding, type Position, rangeText } from './finding.js';
 /** A checkpoint, and its position in the input. */
 export interface GivenCheckpoint extends ReadCheckpoint {
   readonly place: Position;
-  /** The checkpoint as a signed note. */
+  /** The checkpoint as a signed note (a text with its signatures). */
   readonly note: string;
 }
 
@@ -23,8 +23,8 @@ interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> 
    */
   readonly root: string;
   /**
-   * When the registry received the checkpoint, by its signed receipt, in milliseconds since 1970; null without a
-   * receipt.
+   * When the registry received the checkpoint, in milliseconds since 1970. A receipt that the registry signed states
+   * this time; null without a receipt.
    */
   receivedAt: number | null;
 }
@@ -82,7 +82,8 @@ export class SignedRun {
   }
 
   /**
-   * Stores when the registry received a checkpoint, according to a receipt in a line of the log.
+   * Stores when the registry received a checkpoint, according to a receipt (signed by the registry) in a line of the
+   * log.
    * @param root the Merkle root in that checkpoint, in hex
    */
   receive(size: number, root: string, receivedAt: number): void {
@@ -109,8 +110,8 @@ export class SignedRun {
       };
     const tree = this.#tree;
     if (tree === null) return null;
-    // After a missing, changed or added line, the roots of later checkpoints cannot be computed any more. The tree then
-    // stays null.
+    // After a missing, changed or added line, the roots of later checkpoints cannot be computed any more. From then on,
+    // the tree stays null.
     this.#tree = null;
     if (sequence !== tree.size + 1) return null;
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)

@@ -8,8 +8,8 @@ import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed
 import type { WitnessedList } from './witnessed-list.js';
 
 /**
- * The value of `--checkpoints` that stands for the checkpoints of the registry. In findings, it replaces their file
- * name.
+ * The value of `--checkpoints` that stands for the checkpoints of the registry. In findings (reported defects), it
+ * replaces their file name.
  */
 export const registryWord = 'registry';
 
@@ -19,40 +19,41 @@ export class SignedRuns {
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
   /**
-   * Caches the run (gateway process) of the last compared line, because most lines belong to the same run as the line
-   * before.
+   * The run (gateway process) of the last compared line. It is cached, because most lines belong to the same run as the
+   * line before.
    */
   #compared: { readonly id: string; readonly signed: SignedRun | undefined } = { id: '', signed: undefined };
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /** Counts the checkpoints whose own time differs by over 60 s from the time at which the registry received them. */
+  /** The number of checkpoints whose own time differs by over 60 s from that of their receipt by the registry. */
   readonly #apart = { count: 0, first: null as string | null };
   /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();
   /**
    * The first checkpoints of all gateway processes. Each states the last line of the previous process, whose
-   * checkpoints may follow later in the input.
+   * checkpoints can follow later in the input.
    */
   readonly #starts: GivenCheckpoint[] = [];
 
   /**
-   * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, all its lines may
-   *   be missing.
-   * @param witnessed the registry's list of checkpoints; null: the registry's receipts are ignored
+   * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
+   *   that all its lines are missing.
+   * @param witnessed the registry's list of checkpoints; null: the registry's receipts (its signatures under
+   *   checkpoints) are ignored
    */
   constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null) {
     [this.#keys, this.#since, this.#witnessed] = [keys, since, witnessed];
   }
 
-  /** Adds notes and findings of the fetch of checkpoints from the registry. */
+  /** Adds the notes and findings that resulted from fetching the registry's checkpoints. */
   add({ notes, findings }: { readonly notes: readonly string[]; readonly findings: readonly Finding[] }): void {
     this.notes.push(...notes);
     this.#findings.push(...findings);
   }
 
-  /** Reads one line of a checkpoint file. An invalid checkpoint becomes a finding. */
+  /** Reads one line of a checkpoint file. An invalid checkpoint becomes a finding (reported defect). */
   take(line: RawLine): void {
     const place = { file: line.file, line: line.number };
     try {

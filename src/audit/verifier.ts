@@ -12,9 +12,9 @@ import type { SignedRuns } from './signed-runs.js';
 export interface VerifierOptions {
   /** The secrets of the log, newest first. Empty if the lines are hashed without a secret. */
   readonly secrets: readonly LogSecret[];
-  /** Whether the last process may still be running, so that its chain may lack an end checkpoint. */
+  /** Whether the last process could be running. If so, its chain is allowed to lack an end checkpoint. */
   readonly running: boolean;
-  /** Whether the input is only a part of a log, which may begin at any line. */
+  /** Whether the input is only a part of a log. Such a part can begin at any line of the log. */
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
@@ -41,9 +41,9 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The first checkpoints of files that continue another file, which may come later in the input. */
+  /** The first checkpoints of files that continue another file. That file can come later in the input. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line. A partial log may contain only one line of it, if another chain begins on line 2. */
+  /** The chain of the first line. A partial log can contain only one line of it, if another chain begins on line 2. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -109,7 +109,7 @@ export class Verifier {
 
   /**
    * Returns the result of the verification. Call it after the last line.
-   * @param areAll false if a file could not be read to its end, so that chains may continue in the unread part
+   * @param areAll false if a file could not be read to its end, so that chains could continue in the unread part
    */
   end(areAll = true): Verdict {
     for (const log of this.#logs.all) {
@@ -205,7 +205,7 @@ export class Verifier {
 
   /**
    * Reports a start checkpoint that claims an empty file but is not its first line. Standard input and a partial log
-   * may be several concatenated files, so there it is only noted.
+   * can be several concatenated files, so there it becomes only a note.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
@@ -278,7 +278,7 @@ export class Verifier {
     }
   }
 
-  /** Whether the process of a chain may still be running. A running process writes a checkpoint every minute. */
+  /** Whether the process of a chain could be running. A running process writes a checkpoint every minute. */
   #mayRun({ lastCheckpointAt }: ChainCheck): boolean {
     const { signed, asOf = -Infinity } = this.#options;
     const latest = Math.max(this.#newestAt, asOf, signed?.newestAt ?? -Infinity);

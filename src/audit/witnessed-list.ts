@@ -52,7 +52,7 @@ export class WitnessKeys {
  */
 export class WitnessedList {
   readonly keys: WitnessKeys;
-  /** Whether the list itself is given; otherwise only the public keys of the registry are. */
+  /** Whether the list itself is given. If false, only the public keys of the registry are given. */
   readonly isGiven: boolean;
   /** How many signed list heads could not be compared, because their key is not among the given ones. */
   #unknownHeads = 0;

@@ -71,12 +71,10 @@ interface BackupOptions {
   readonly json?: true;
 }
 
-/**
- * The URL of a database. `existingOf`: the server whose database this is, which must exist. Undefined: a missing
- * database may be created.
- */
+/** A database to open. */
 interface Target {
   readonly url: string;
+  /** The server (registry or services) whose existing database this is. Undefined: a missing database is created. */
   readonly existingOf: Part | undefined;
 }
 

@@ -14,7 +14,7 @@ if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
 // its secrets.
 process.on('SIGUSR1', () => undefined);
 // By convention, these signals mean "reload files", but they end a process without listeners for them. A starting
-// server reads all files anyway, so ignore them here.
+// server reads all files anyway, so these listeners ignore the signals.
 if (['gateway', 'registry', 'services'].includes(String(process.argv[2]))) {
   for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
 }

@@ -6,7 +6,9 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/** Margin added to the drain delay plus drain timeout. If the shutdown takes longer than the sum, it is forced. */
+/**
+ * Time added to drain delay and drain timeout. If the shutdown takes longer than this sum, the process exits at once.
+ */
 const marginMilliseconds = 5_000;
 
 /** Maximum time that a forced exit waits until data is saved. */
@@ -30,8 +32,8 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
 /**
  * Starts a server, and stops it before the process exits. Handles signals from the beginning, so that a signal during
  * the start closes everything that is already open.
- * @param start opens the resources one by one; it registers with `closeLater` how each is closed, and with `saveAnyhow`
- *   what a forced exit still saves
+ * @param start opens the resources one by one; it registers with `closeLater` how each one is closed, and with
+ *   `saveAnyhow` what even a forced exit saves
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
@@ -150,7 +152,7 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
 }
 
 /**
- * Drains a gateway and checks that its access log is complete.
+ * Drains a gateway (waits for its requests in flight) and checks that its access log is complete.
  * @throws Error if log lines could not be written, so that the exit code shows the loss
  */
 export async function drainGateway(

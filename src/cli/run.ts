@@ -82,7 +82,7 @@ async function createProgram(first: string | undefined, io: CommandIo): Promise<
 export async function run(args: readonly string[], { err, ...others }: CommandIo): Promise<number> {
   const io: CommandIo = {
     ...others,
-    // Error messages end up in logs, and an argument may be a misplaced API key, so mask keys.
+    // Error messages end up in logs, and an argument could be a misplaced API key, so mask keys.
     err: (text) => {
       err(cutKeysInLines(text));
     },

@@ -82,7 +82,7 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     const listed = available ? exits.has(address) : null;
     const known = geoIp?.isTorExit(address) ?? null;
     geoIp?.close();
-    // Without a loaded list the result is unknown (null), because the configured sources may contain the address.
+    // Without a loaded list the result is unknown (null), because the configured sources could contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
     const result = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };

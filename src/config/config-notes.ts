@@ -16,7 +16,7 @@ export function configNotes(command: ServerCommand, config: Config, processes = 
 }
 
 /**
- * Returns notes for routes that replace a path of the gateway itself. They are no errors: a service may have used the
+ * Returns notes for routes that replace a path of the gateway itself. They are no errors: a service could have used the
  * path before the gateway did.
  */
 function replacedPaths({ routes }: Config): Problem[] {

@@ -44,7 +44,7 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
 
 /**
  * Documents the options of a group.
- * @param isCommentedOut whether the group is commented out; its nullable options then show examples instead of null
+ * @param isCommentedOut whether the group is commented out; if so, its nullable options show examples instead of null
  */
 function documentSection(
   option: Option,

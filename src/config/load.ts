@@ -11,9 +11,9 @@ import { readYaml } from './yaml-source.js';
 /** Where a configuration comes from. Without a file and a text, it consists of presets and defaults. */
 export interface ConfigSource {
   readonly file?: string | undefined;
-  /** Text to use instead of the file's contents; `file` is then only the name of the source. */
+  /** Text to use instead of the file's contents. If given, `file` is only the name of the source. */
   readonly text?: string | undefined;
-  /** Values that the file may override. Groups of options are merged; other values are replaced. */
+  /** Values that the file can override. Groups of options are merged; other values are replaced. */
   readonly presets?: DeepPartial<Config> | undefined;
   /** Environment variables for `${VAR}`; by default those of the process. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
@@ -44,8 +44,8 @@ function fileText(file: string | undefined): string {
 /** Merges two values; the upper one takes precedence. Groups of options are merged option by option. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
-  // A section is null if all its options are commented out, and then changes nothing. For any other option, null is a
-  // value.
+  // A section is null if all its options are commented out. Such a section changes nothing. For any other option, null
+  // is a value.
   if (upper === null && option.properties !== undefined) return lower;
   const [below, above] = [asMapping(lower), asMapping(upper)];
   if (below === null || above === null) return upper;

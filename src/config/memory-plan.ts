@@ -11,29 +11,31 @@ const tlsConnectionBytes = 64 * 1024;
 const plainConnectionBytes = 16 * 1024;
 /** Maximum share of the memory for the idle process and for idle connections. Requests use the rest. */
 const restingShare = 0.6;
-/** Share of the memory for request bodies that wait until their upstream may take another request. */
+/** Share of the memory for request bodies that have not arrived completely. */
 const bodyShare = 0.1;
 /** Share of the memory for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
-/** Maximum share for caches of the memory that remains after `processBytes`. */
+/** Maximum share of the memory for caches. The share is taken from the memory that remains after `processBytes`. */
 const cacheShare = 0.5;
 
 /** Heap bytes per byte of live data, because garbage collection needs headroom. */
 export const heapFactor = 1.5;
-/** Heap bytes of one cached key with a label and of one cached merchant with short lists (see docs/records.md). */
+/** Heap bytes of one cached key with a label (see docs/records.md). */
 export const bytesOfKey = 460;
+/** Heap bytes of one cached merchant with short lists (see docs/records.md). */
 export const bytesOfMerchant = 650;
 /** Assumed average number of keys per merchant. */
 const keysOfMerchant = 4;
 /** Off-heap bytes per existing key. A gateway stores for every key that it exists, even if the key is not cached. */
 const bytesOfKnown = 32;
-/** Heap bytes of one cached lookup of an unknown key, and of one source address in the throttle. */
+/** Heap bytes of one cached lookup of an unknown key. */
 const bytesOfUnknown = 140;
+/** Heap bytes of one source address in the throttle. */
 const bytesOfSource = 170;
 
 /** How a gateway process divides its memory, in bytes, and which limits fit into it. */
 export interface MemoryPlan {
-  /** Memory that the process may use. */
+  /** Memory that the process is allowed to use. */
   readonly memory: number;
   /** Where `memory` comes from: the option `limits.memory`, or the limit of the system. */
   readonly source: 'limits.memory' | 'system';
@@ -42,14 +44,15 @@ export interface MemoryPlan {
   readonly caches: number;
   /** Memory of the maximum number of connections while all are idle. */
   readonly connections: number;
-  /** Memory for request bodies that wait until their upstream may take another request. */
+  /** Memory for request bodies that have not arrived completely. */
   readonly bufferedBodyBytes: number;
   /** The limits that fit into the memory; never higher than the configured limits. */
   readonly allows: {
     /** The limit for `limits.connections`, for each listener. */
     readonly connections: number;
-    /** The limits for `keyStore.cache.maxEntries` and `unknownMaxEntries`. */
+    /** The limit for `keyStore.cache.maxEntries`. */
     readonly maxEntries: number;
+    /** The limit for `keyStore.cache.unknownMaxEntries`. */
     readonly unknownMaxEntries: number;
     /** The limit for `throttle.maxSources`. */
     readonly maxSources: number;

@@ -14,9 +14,9 @@ const reasons: Readonly<Record<string, string>> = {
 /** Whether a file's contents are secret. A secret file must not be world-readable. */
 export type IsSecret = (contents: Buffer) => boolean;
 
-/** For files that always contain a secret. */
+/** The `IsSecret` of files that always contain a secret. */
 export const alwaysSecret: IsSecret = () => true;
-/** For key files: their contents are secret if they include a private key. */
+/** The `IsSecret` of key files: their contents are secret if they include a private key. */
 export const privateKeys: IsSecret = (contents) => contents.includes('PRIVATE KEY');
 const nothingSecret: IsSecret = () => false;
 
@@ -37,7 +37,7 @@ export async function readOperatorFile(
   } catch (error) {
     const reason = fileProblemOf(error);
     if (!mayBeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
-    // Omit `cause`: the system error contains the file name, which may be a secret.
+    // Omit `cause`: the system error contains the file name, which could be a secret.
     throw new OperatorError(
       `${what} cannot be read: ${reason}. The configured file name looks like a secret, so it is not shown. Write ` +
         'the secret to a file and configure the path of that file; start a long name with ./.',
@@ -55,8 +55,8 @@ export async function readOperatorFile(
 }
 
 /**
- * Describes why a file cannot be read. Omits the system's own message, because it contains the file name, which may be
- * a secret.
+ * Describes why a file cannot be read. Omits the system's own message, because it contains the file name, which could
+ * be a secret.
  */
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
@@ -64,14 +64,14 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Separates a directory from a file name that may be a secret, so that `mayBeSecret` can extract that name from the
- * path.
+ * The separator between a directory and a file name that could be a secret. With it, `mayBeSecret` can extract that
+ * name from the path.
  */
 const nameMark = '/./';
 
 /**
- * Makes a file name absolute. Appends a name that may be a secret unchanged after `nameMark`, because normalising could
- * hide it from `mayBeSecret`.
+ * Makes a file name absolute. If the name could be a secret, appends it unchanged after `nameMark`, because normalising
+ * could hide it from `mayBeSecret`.
  */
 export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
@@ -83,7 +83,7 @@ function mayBeSecret(file: string): boolean {
 }
 
 /**
- * Matches a secret that was configured in place of a file path: a long text that does not start like a path. It may
+ * Matches a secret that was configured in place of a file path: a long text that does not start like a path. It can
  * contain slashes, as Base64 does.
  */
 const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
@@ -158,8 +158,8 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
 async function secretIn(file: string, what: string): Promise<Buffer> {
   const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  // Editors do not show a byte order mark or trailing line ends, but these bytes would be part of the secret. It would
-  // then differ from the visible text.
+  // Editors do not show a byte order mark or trailing line ends, but these bytes would be part of the secret. The
+  // secret would differ from the visible text.
   if (secret.subarray(0, 3).equals(byteOrderMark))
     throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
   if (secret.at(-1) === 0x0a)

@@ -3,7 +3,7 @@ import type { Config } from './schema.js';
 
 const mask = '***';
 
-/** Masks the parts of a URL that may be secret: user, password and query values. Returns other texts unchanged. */
+/** Masks the parts of a URL that could be secret: user, password and query values. Returns other texts unchanged. */
 export function redact(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;
   return text.replace(/:\/\/.*@/s, `://${mask}@`).replaceAll(/(?<=[?&][^=&#]*=)[^&#]*/g, mask);

@@ -8,7 +8,7 @@ import { accessLog } from './schema/access-log.js';
 import { identity, log, services, traces, usage } from './schema/parts.js';
 import { registry } from './schema/registry.js';
 
-/** Schema of every option of every command, and the only definition of each: type, default, bounds and description. */
+/** Schema of the options of all commands. It alone defines the type, default, bounds and description of each option. */
 export const configSchema = section(
   {
     environment: Type.Enum(['live', 'test'], {

@@ -7,7 +7,7 @@ import type { Option } from './schema/option.js';
 
 /** A configuration with its defaults filled in, and the problems of the given values. */
 export interface Validation {
-  /** Conforms to the schema: the option's default or example replaces each invalid value. */
+  /** A configuration that conforms to the schema: the option's default or example replaces each invalid value. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
@@ -49,7 +49,7 @@ class Walk {
     value: unknown,
     path: OptionPath,
   ): unknown {
-    // A YAML section is null if all its options are commented out. Like an empty file, it then has the defaults.
+    // A YAML section is null if all its options are commented out. Such a section has the defaults, like an empty file.
     const given = asMapping(value ?? {});
     if (given === null) this.#reportUnexpected(option, path);
     const names = Object.keys(properties);

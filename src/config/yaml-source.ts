@@ -51,8 +51,8 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   const tooDeep = deepIndentation.exec(text);
   if (tooDeep !== null) return rejectedSource(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
   // `uniqueKeys` is off, because the parser's check for duplicates takes minutes for a large file; `#mappingOf` checks
-  // for them instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal a
-  // secret.
+  // for duplicates instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal
+  // a secret.
   const documents = parseAllDocuments(text, {
     lineCounter,
     prettyErrors: false,
@@ -177,7 +177,7 @@ class Reading {
 /** A text after the substitution of its variables. */
 interface Interpolated {
   readonly text: string;
-  /** False if the text contains no variable; then only the escape `$${` was replaced by `${`. */
+  /** Whether the text contained a variable. The escape `$${` is replaced by `${` in any case. */
   readonly changed: boolean;
   readonly problems: readonly string[];
 }

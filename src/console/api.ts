@@ -26,7 +26,7 @@ export class ApiProblem extends Error {
     readonly code: string | null,
     readonly errors: readonly FieldProblem[],
     readonly details: Readonly<Record<string, unknown>> = {},
-    /** Whether the change may have been made, although no response confirms it. */
+    /** Whether the change could have been made, although no response confirms it. */
     readonly isUnclear = false,
   ) {
     super(message);
@@ -80,7 +80,7 @@ export async function call<Data>(
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       headers: {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        // HTTP headers carry only ASCII reliably.
+        // Encode the reason, because HTTP headers carry only ASCII reliably.
         ...(reason === undefined ? {} : { 'x-reason': encodeURIComponent(reason) }),
         // Without this header, the polls of a page that a person left open would keep the session open.
         ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),

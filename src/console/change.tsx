@@ -13,7 +13,7 @@ export interface Sent<Result> {
 }
 
 /**
- * Holds the state of a change that a dialog sends. The result stays out of the query cache, because it may contain a
+ * Holds the state of a change that a dialog sends. The result stays out of the query cache, because it can contain a
  * secret.
  */
 export function useChange<Result>(): Sent<Result> {

@@ -88,7 +88,7 @@ export function TextField({
   );
 }
 
-/** An API key, or a token of an administrator. */
+/** Matches the prefix of an API key or of an administrator's token. */
 const secretForm = /(?:svc_(?:live|test)|mga)_/i;
 
 /** Whether a text has the form of a secret. The page never sends such a text to the API or puts it into a URL. */
@@ -123,7 +123,7 @@ export function TextFilter({
       onChange(applied.current);
     }, pauseMilliseconds);
     return () => clearTimeout(timer);
-    // `onChange` is missing here: it is a new function at each render and would restart the pause each time.
+    // `onChange` is no dependency here: it is a new function at each render and would restart the pause each time.
   }, [text]);
   return (
     <span>

@@ -21,7 +21,8 @@ import { WalletsPage } from './operators/wallets';
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      // The server pushes changes. Other data is read again when the person returns to the page.
+      // Data older than this is read again when the person returns to the page. Changes arrive earlier, pushed by the
+      // server.
       staleTime: 30_000,
       retry: (count, error) => count < 2 && !(error instanceof ApiProblem && error.status > 0 && error.status < 500),
     },

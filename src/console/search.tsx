@@ -22,7 +22,7 @@ export function Search(): ReactNode {
     const onKey = (event: KeyboardEvent): void => {
       if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 'k') return;
       event.preventDefault();
-      // An open dialog may contain input that must not be lost.
+      // Not while a dialog is open: it could contain input that must not be lost.
       if (document.querySelector('dialog[open]') === null) setIsOpen(true);
     };
     document.addEventListener('keydown', onKey);

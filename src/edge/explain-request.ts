@@ -47,7 +47,7 @@ export interface Explanation {
   readonly detail: string | null;
   /** The inputs of the access rules; null if the request was rejected before they were known. */
   readonly facts: RequestFacts | null;
-  /** How the client address was derived, starting at the remote address. */
+  /** The hops (addresses from the peer to the client) that lead to the client address, starting with the peer. */
   readonly hops: readonly Hop[];
   /** The configured path of the matching route; null without a match. */
   readonly route: string | null;

@@ -39,10 +39,12 @@ export interface GatewayPorts {
   readonly torExits: TorExits;
   /** Look-ups in the GeoIP databases; null without databases. */
   readonly geoIp: GeoIp | null;
-  /** Counts requests per merchant across all gateways; null if each process counts alone or no limit exists. */
+  /**
+   * The rate limiter that counts requests across all gateways; null if each process counts alone or no limit exists.
+   */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
+  /** The signer of assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
@@ -50,13 +52,13 @@ export interface GatewayPorts {
   readonly accessLog: LineSink;
   /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */
   readonly logSecret: LogSecret;
-  /** Warnings from active checks of the environment; null or omitted without checks. */
+  /** Checks that look for mistakes in the set-up of Redis, and warn of them; null or omitted without such checks. */
   readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
-  /** Sends usage counts to the registry; null or omitted if the registry gets no counts. */
+  /** How to send usage counts to the registry; null or omitted if the registry gets no counts. */
   readonly usage?: UsagePort | null;
   /** The running build; omitted if unknown. */
   readonly build?: Build | undefined;
-  /** Exports traces; null if traces are not exported. */
+  /** The exporter of traces; null if traces are not exported. */
   readonly traces: TraceExport | null;
   /** Called for an unexpected failure, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
@@ -81,14 +83,14 @@ export interface RunningGateway {
   /** Checks immediately for changed certificates and ticket keys, in addition to the periodic checks. */
   reloadTls(): Promise<void>;
   /**
-   * Shuts the gateway down. During the drain delay, it reports not ready and closes connections with their responses.
-   * Then it rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
+   * Shuts the gateway down. During the drain delay, it reports not ready and closes each connection after its next
+   * response. Then it rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
    * @param delayed resolves at the end of the drain delay
    */
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** After the drain, how long to wait for upstream calls whose client has disconnected, and for unwritten log lines. */
+/** How long to wait after the drain for upstream calls whose client has disconnected, and for unwritten log lines. */
 const graceMilliseconds = 2_000;
 
 /**
@@ -244,7 +246,7 @@ async function closePorts(ports: GatewayPorts): Promise<void> {
   await Promise.all([...written, ...others.map((port) => port?.close())]);
 }
 
-/** Closes the listeners. Connections still open after the timeout are closed forcibly. */
+/** Closes the listeners. Connections that are open after the timeout are closed forcibly. */
 async function closeAll(listeners: readonly Listener[], timeoutSeconds: number): Promise<void> {
   const cutOff = setTimeout(() => {
     for (const { connections } of listeners) connections.cutOff();
@@ -257,9 +259,9 @@ const maxPemBytes = 1024 * 1024;
 /**
  * How long an upstream connection rests (is not reused) after a response. This is longer than most responses take, so a
  * duplicate or late response arrives during the rest and closes the connection. Without the rest, a stray response
- * would be taken for the next one, and so on for all later responses. Under load, a connection rests only for as long
- * as a response takes. A stray response then affects one request, because that request's own response arrives during
- * the rest.
+ * would be taken for that of the next request, and every later request would get the response of an earlier one. Under
+ * load, a connection rests only for as long as a response takes. A stray response then affects one request, because
+ * that request's own response arrives during the rest.
  */
 const restMilliseconds = 100;
 

@@ -12,8 +12,8 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
 }
 
 /**
- * An X-Forwarded-For entry. RFC 9110 5.6.3 allows spaces and tabs around a list entry; `trim` would also remove other
- * white space, such as a no-break space.
+ * Matches an X-Forwarded-For entry. RFC 9110 5.6.3 allows spaces and tabs around a list entry; `trim` would also remove
+ * other white space, such as a no-break space.
  */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
@@ -65,8 +65,8 @@ export function resolveClientAddress(
 
 /**
  * Whether the client itself used TLS. If the peer is a trusted proxy that sent X-Forwarded-Proto, only the exact value
- * `https` counts. The proxy's own TLS connection to the gateway proves nothing: the client may have sent its key to the
- * proxy over plain HTTP.
+ * `https` means yes: the client could have sent its key to the proxy over plain HTTP. In all other cases, the TLS of
+ * the peer's own connection decides.
  */
 export function isSecure(
   peer: IpAddress,

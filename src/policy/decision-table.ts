@@ -12,7 +12,8 @@ interface Row {
 interface RequestRule extends Row {
   readonly passes: (facts: RequestFacts) => boolean;
   /**
-   * Describes why a request failed this rule, for the access log and the `explain` command. The client never gets it.
+   * Describes why a request failed this rule, for the access log and the `explain` command. The client never gets this
+   * text.
    */
   readonly reason: (facts: RequestFacts) => string;
 }
@@ -171,8 +172,8 @@ export function denialOf(code: DenialCode): Denial {
 }
 
 /**
- * A rule cannot be evaluated because a fact about the request is unknown. Such a request is neither denied nor
- * accepted: it fails with 503.
+ * Error for a rule that cannot be evaluated, because a fact about the request is unknown. Such a request is neither
+ * denied nor accepted: it fails with 503.
  */
 export class Undecidable extends Error {
   constructor(
@@ -202,8 +203,8 @@ export function denyCredential(facts: RequestFacts, credential: Credential | nul
 }
 
 /**
- * Describes why a request was denied, for operators. The text may contain a host name chosen by the client: mask keys
- * in it, truncate it and escape it before logging.
+ * Describes why a request was denied, for operators. The text can contain a host name chosen by the client, so mask
+ * keys in it, truncate it and escape it before logging.
  * @param credential null if the key is unknown or was not looked up
  * @param textOf formats a time in milliseconds since 1970
  */

@@ -44,7 +44,7 @@ function resultOf(passes: () => boolean): RuleOutcome['result'] {
   }
 }
 
-/** Returns a proxy of the object that adds the name of each property that is read to `seen`. */
+/** Returns a proxy of the object. When a property is read, the proxy adds the property's name to `seen`. */
 function watched<Watched extends object>(value: Watched, seen: Set<keyof Watched>): Watched {
   return new Proxy(value, {
     get(target, name) {

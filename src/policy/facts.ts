@@ -4,7 +4,7 @@ import type { Environment, KeyFormat } from './key-format.js';
 import type { OriginClaim, OriginPatterns } from './origins.js';
 import type { Access, Permissions } from './permissions.js';
 
-/** All facts about a request on which the decision depends. They contain no secret, so they may be logged. */
+/** All facts about a request on which the decision depends. They contain no secret, so they can be logged. */
 export interface RequestFacts {
   /** The environment that this gateway serves. */
   readonly environment: Environment;
@@ -44,21 +44,22 @@ export interface Credential {
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   /**
-   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the old key still
-   * works; `expiresAt` is not later. Null if the key was not reset, or if that is unknown.
+   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the gateway accepts
+   * the old key; `expiresAt` is not later. Null if the key was not reset, or if that is unknown.
    */
   readonly graceEndsAt: number | null;
   readonly permissions: Permissions;
-  /** `ACTIVE`, or a status in which the merchant may not call the API. */
+  /** `ACTIVE`, or a status in which the merchant is not allowed to call the API. */
   readonly merchantStatus: string;
   /** When the merchant status last changed, in milliseconds since 1970; null if unknown. */
   readonly merchantStatusChangedAt: number | null;
   readonly goLive: boolean;
-  /** The addresses that the merchant may call from; null if it has no allowlist, so that all are allowed. */
+  /** The addresses from which the merchant can call; null if it has no allowlist, so that all are allowed. */
   readonly ipAllowlist: IpRanges | null;
-  /** The origins that the merchant may call from; null if it has no allowlist, so that all are allowed. */
+  /** The origins from which the merchant can call; null if it has no allowlist, so that all are allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** Revision (number of the database change) that wrote the key record. `merchantRevision`: same for the merchant. */
+  /** Revision (number of the database change) that last wrote the key's record. */
   readonly keyRevision: number;
+  /** Revision (number of the database change) that last wrote the merchant's record. */
   readonly merchantRevision: number;
 }

@@ -106,7 +106,7 @@ const noAddresses: readonly never[] = [];
 /**
  * Merges overlapping ranges, and returns one sorted array: first address, last address, first address, and so on. To
  * test an address, only the last range that starts at or below it must be checked. A flat array without spare capacity
- * saves memory, because 100,000 merchants may each have such a list.
+ * saves memory, because each of 100,000 merchants could have such a list.
  */
 function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonly T[] {
   const merged: T[] = [];

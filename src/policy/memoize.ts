@@ -4,8 +4,8 @@
 const longestText = 256;
 
 /**
- * Caches the results of a function of short recurring texts, such as header names. The cache is cleared when it has
- * `most` entries, because clients could otherwise fill the memory with new texts.
+ * Caches the results of a function whose argument is a short, recurring text, such as a header name. The cache is
+ * cleared when it has `most` entries, because clients could otherwise fill the memory with new texts.
  */
 export function memoize<Result>(most: number, compute: (text: string) => Result): (text: string) => Result {
   const known = new Map<string, Result>();

@@ -33,8 +33,8 @@ export function compileOriginPatterns(entries: readonly string[]): OriginPattern
 }
 
 /**
- * Lists up to this length, in characters, are stored as one string. A Set takes 175 bytes more per list, and 100,000
- * merchants may each have a list.
+ * Lists up to this length, in characters, are stored as one string. A Set takes 175 bytes more per list, and each of
+ * 100,000 merchants could have a list.
  */
 const longestText = 1_024;
 
@@ -44,7 +44,8 @@ class CompiledPatterns implements OriginPatterns {
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {
-    // An empty list is stored as a single line feed, so that an empty host name does not match.
+    // A key is looked up as `\n${key}\n`. An empty list is a single line feed, in which the look-up of an empty key
+    // (`\n\n`) finds nothing.
     const text = `${keys.map((key) => `\n${key}`).join('')}\n`;
     this.#allowed = text.length > longestText ? new Set(keys.map(copyOf)) : copyOf(text);
   }
@@ -132,7 +133,7 @@ function claimedUrl(claim: OriginClaim): URL | null {
       const url = refererForm.test(claim.value) ? parseClaim(claim.value) : null;
       return url !== null && url.username === '' && url.password === '' ? url : null;
     }
-    // A Host header has no scheme. It is https, because requests without TLS were denied before.
+    // A Host header has no scheme. The scheme is https, because requests without TLS were denied before.
     case 'host':
       return hostForm.test(claim.value) ? parseClaim(`https://${claim.value}`) : null;
   }

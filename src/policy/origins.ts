@@ -23,19 +23,19 @@ export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
 
-/** Printable ASCII without `%`. The URL parser changes only the case of such a text. */
+/** Matches printable ASCII without `%`. The URL parser changes only the case of such a text. */
 const plainText = /^[\x21-\x24\x26-\x7e]*$/;
 /**
  * Matches a URL up to the end of its host. Only this part is parsed: the rest cannot change the host, and the path of a
- * Referer may fill a whole request header.
+ * Referer could be as long as a whole request head.
  */
 const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
 /**
- * Maximum length of scheme and authority to parse, in characters: parsing may take 0.33 µs per character. A host name
+ * Maximum length of scheme and authority to parse, in characters: parsing can take 0.33 µs per character. A host name
  * has at most 253 characters (RFC 1035, section 2.3.4).
  */
 export const longestAuthority = 320;
-/** Maximum number of values of one header to parse. A request normally has one, and a proxy may add another. */
+/** Maximum number of values of one header to parse. A request normally has one, and a proxy can add another. */
 const mostRead = 2;
 
 /**

@@ -25,7 +25,7 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 }
 
 /**
- * Returns the counters and histograms, which never decrease. If a process does not respond, the sum must still contain
+ * Returns the counters and histograms, which never decrease. Even if a process does not respond, the sum must contain
  * its last counters. Otherwise the sum would decrease, and Prometheus would take that for a restart and count the rest
  * again.
  */

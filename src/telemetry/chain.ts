@@ -4,15 +4,15 @@ import { MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
-/** The previous hash in the first line of a hash chain, which has no previous line. */
+/** The value in place of the previous line's hash in the first line of a hash chain, which has no previous line. */
 const noHash = '0'.repeat(64);
 
 /** Length of the end of each line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
 export const sealLength = 76;
 
 /**
- * The secret with which the lines of a log are hashed. Null without a secret. Without one, the hash chain detects
- * accidental damage but no attack.
+ * The secret with which the lines of a log are hashed. Null if no secret is configured: in that case, the hash chain
+ * detects accidental damage but no attack.
  */
 export type LogSecret = KeyObject | null;
 
@@ -22,8 +22,8 @@ export function logSecretOf(bytes: Buffer): KeyObject {
 }
 
 /**
- * The algorithm of a log with signed checkpoints: each line is also a leaf of a Merkle tree. The hashes need no secret,
- * because the checkpoints are signed.
+ * Name of the hash algorithm of a log with signed checkpoints, in which each line is also a leaf of a Merkle tree. The
+ * hashes need no secret, because the checkpoints are signed.
  */
 export const treeAlgorithm = 'rfc6962-sha256';
 
@@ -32,16 +32,19 @@ export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' 
 
 /** The last line of a log file to which a new process appends, as far as it can be parsed. */
 export interface Predecessor {
-  /** Chain id, number and hash of that line. All three are null if the line belongs to no chain. */
+  /** The id of the chain to which that line belongs. The id, the number and the hash are null without a chain. */
   readonly id: string | null;
+  /** The number of that line in its chain. */
   readonly sequence: number | null;
+  /** The hash of that line. */
   readonly hash: string | null;
   /** Number of bytes of an incomplete line after that line. A process that was killed leaves such a fragment. */
   readonly torn: number;
 }
 
 /**
- * Converts the last line of a run (the lines of one process) to the `predecessor` of the next run's start checkpoint.
+ * Converts the last line of a run (the lines of one process) to the `predecessor` that the first line of the next run
+ * names.
  */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
@@ -81,18 +84,18 @@ function lineHead(id: string, origin: LogOrigin | null): string {
 /** Additional members of a checkpoint line. */
 interface CheckpointMembers {
   /**
-   * In a start checkpoint: the last line of the log before it. Undefined if the log is a stream, null if the file was
-   * empty.
+   * In the start checkpoint (first line) of a process: the line before it in the log. Undefined if the log is a stream,
+   * null if the file was empty.
    */
   readonly predecessor?: Predecessor | null;
   /** In the checkpoint at the end of a file: the id of the chain in the next file, if each file has its own chain. */
   readonly next?: string;
   /**
-   * The newest signed checkpoint with the registry's receipt, and the signed head (length and Merkle root) of the
-   * registry's list of checkpoints. As long as the log contains them, the registry cannot remove these checkpoints
-   * unnoticed.
+   * The newest signed checkpoint with a receipt (the registry's signature that it stored it). As long as the log
+   * contains it, the registry cannot remove this checkpoint unnoticed.
    */
   readonly note?: string | undefined;
+  /** The head (length and Merkle root) of the registry's list of checkpoints, as the registry signed it. */
   readonly head?: string | undefined;
 }
 
@@ -179,7 +182,7 @@ const comma = 0x2c;
 /**
  * Hashes the lines of a chain. The hash is HMAC-SHA-256, plain SHA-256 without a secret, or the leaf hash of a Merkle
  * tree (RFC 6962).
- * A hash covers the hash of the previous line, then the line without its last 76 bytes.
+ * A hash covers the hash of the previous line, followed by the line without its last 76 bytes.
  * HMAC is two hashes (RFC 2104), so this class calls `hash` twice: a Hmac object of Node takes twice as long. Each line
  * is encoded once into a buffer and hashed there, because joining strings would copy it twice more.
  */

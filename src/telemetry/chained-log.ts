@@ -23,13 +23,13 @@ export interface ChainedLogOptions {
   /** Identifies the process in each line; undefined omits it. */
   readonly origin?: LogOrigin;
   /**
-   * Signs and stores checkpoints of the lines. If given, the lines are leaves of a Merkle tree. Null or undefined: no
-   * checkpoints are signed.
+   * The signer and store of checkpoints of the lines. If given, the lines are leaves of a Merkle tree. Null or
+   * undefined: no checkpoints are signed.
    */
   readonly checkpoints?: CheckpointLog | null;
   /** Returns the time in milliseconds since 1970. */
   readonly now: () => number;
-  /** Called if the file was renamed and no new file can be opened. Lines are still written to the renamed file. */
+  /** Called if the file was renamed and no new file can be opened. In that case, lines go to the renamed file. */
   readonly onReopenFailure: (error: Error) => void;
   /** Called when a new file is written after a rotation. */
   readonly onReopened?: () => void;
@@ -49,7 +49,7 @@ export interface ChainedLogOptions {
   readonly renameMilliseconds?: number;
 }
 
-/** An access log whose lines form a hash chain, on standard output or in a file that may be rotated. */
+/** An access log whose lines form a hash chain, on standard output or in a file that can be rotated. */
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
   readonly #file: string | null;
@@ -59,7 +59,7 @@ export class ChainedLog implements LineSink {
   readonly #writer: LineWriter;
   readonly #signer: LineSigner;
   readonly #timers: NodeJS.Timeout[];
-  /** Null for standard output, because its free space is unknown. */
+  /** The check of free disk space; null for standard output, because its free space is unknown. */
   readonly #space: FreeSpace | null;
   #beforeEnd: () => void = () => undefined;
   #descriptor: number;
@@ -255,7 +255,7 @@ export class ChainedLog implements LineSink {
     this.#options.onReopened?.();
   }
 
-  /** Changes the file, with a checkpoint line before and after. If these are signed, begins a new hash chain. */
+  /** Switches files, with a checkpoint line before and after. If checkpoints are signed, begins a new hash chain. */
   #beginNextRun(switchFile: () => void): void {
     const former = this.#chain;
     const next = this.#checkpoints === null ? former : this.#newChain();

@@ -1,12 +1,10 @@
-/** The characters that may begin an escape sequence. A text without them contains no escapes. */
+/** Matches a character that can begin an escape sequence. A text without such a character contains no escapes. */
 export const escapeBeginning = /[%&\\=]/;
 
-/**
- * A decoded text. `origins` has the index in the original text for each of its characters; for a decoded escape, where
- * the escape began.
- */
+/** A text in which all escapes are decoded. */
 export interface Decoded {
   readonly text: string;
+  /** For each character of `text`, its index in the original text. For a decoded escape, the index of its beginning. */
   readonly origins: Uint32Array;
 }
 
@@ -33,7 +31,7 @@ export function decodeEscapes(text: string): Decoded {
   return { text: Buffer.from(codes.buffer, 2 * start).toString('utf16le'), origins: origins.subarray(start) };
 }
 
-/** Replaces characters outside the Basic Multilingual Plane. */
+/** U+FFFD. It replaces a decoded character above U+FFFF, which does not fit into one element of `codes`. */
 const replacement = 0xfffd;
 const blank = 0x20;
 const [percent, equals, backslash, ampersand] = [0x25, 0x3d, 0x5c, 0x26];
@@ -146,8 +144,8 @@ class EscapeReader {
   }
 
   /**
-   * Decodes `\t` to a tab, except in `\te`. There, a client may have written a backslash before each character of the
-   * prefix `svc_test_`.
+   * Decodes `\t` (tab) to a blank, except in `\te`. There, a client could have written a backslash before each
+   * character of the prefix `svc_test_`.
    */
   #tab(): number {
     this.next += 1;
@@ -161,8 +159,8 @@ class EscapeReader {
   }
 
   /**
-   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit tells them apart: the octal code of a
-   * letter has three digits and begins with 1, and the hexadecimal code has two and begins with a larger digit.
+   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit shows which form it is: the octal code
+   * of a letter has three digits and begins with 1, and the hexadecimal code has two and begins with a larger digit.
    */
   #digits(): number {
     const start = this.next;

@@ -22,8 +22,8 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Neither is secret, unlike a key. With the option
-   * `max` instead of `maxSize`, the cache would allocate all its memory at once.
+   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Unlike a key, neither of the two is secret. With
+   * the option `max` instead of `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
 

@@ -13,15 +13,15 @@ export interface LineSink {
   /** Returns how many bytes wait to be written. */
   heldBytes(): number;
   /**
-   * Whether the free disk space is within the reserve for lines that must not be lost. Absent: the space is not
+   * Whether only the reserve is left, which is disk space for lines that must not be lost. Absent if the space is not
    * checked.
    */
   hasOnlyReserve?(): boolean;
   /** Returns the state of the signed checkpoints; null or absent if the log signs no checkpoints. */
   checkpoints?(): CheckpointStatus | null;
   /**
-   * Registers a callback that writes the last lines before the log ends. If it is absent, the owner of the log writes
-   * them.
+   * Registers a callback that writes the last lines before the log ends. If this method is absent, the owner of the log
+   * writes the last lines.
    */
   beforeEnd?(callback: () => void): void;
   /** Writes the queued lines, but waits no longer than the timeout. */

@@ -21,7 +21,7 @@ export class FileGrowth {
    * Compares the file's size with the bytes that this process has written. A file shorter than expected was truncated
    * (`copytruncate` of logrotate), so its size becomes the new baseline.
    * @param written bytes of this process that were in the file when its size was requested
-   * @param handed bytes of this process that may have been in the file when the size was returned
+   * @param handed bytes of this process that could have been in the file when the size was returned
    * @returns how many new bytes of another process were found; if in doubt, too few
    */
   foreignBytes(size: number, written: number, handed: number): number {
@@ -78,8 +78,8 @@ export class FreeSpace {
 }
 
 /**
- * Reads how many bytes an unprivileged process may still write to the file system of a directory; null if this cannot
- * be read.
+ * Reads how many more bytes an unprivileged process can write to the file system of a directory; null if this is
+ * unknown.
  */
 export function readFreeBytes(directory: string, callback: (freeBytes: number | null) => void): void {
   statfs(directory, (error, found) => {
@@ -87,7 +87,7 @@ export function readFreeBytes(directory: string, callback: (freeBytes: number | 
   });
 }
 
-/** The log file is not a regular file, so lines written to it would not be stored. */
+/** Error for a log file that is not a regular file, so that lines written to it would not be stored. */
 export class NotARegularFile extends Error {
   constructor(found: Pick<Stats, 'isFIFO' | 'isSocket'>) {
     const what = found.isFIFO() ? 'a FIFO' : found.isSocket() ? 'a socket' : 'a device';
@@ -105,7 +105,9 @@ export function requireLogFile(file: string): void {
   if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NotARegularFile(found);
 }
 
-/** Longer than any log line, because the length of each value in it is limited. */
+/**
+ * Number of bytes to read from the end of a file. Each value in a log line has a limited length, so no line is as long.
+ */
 const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
@@ -130,7 +132,7 @@ export function readLogEnd(file: string): FileEnd {
   const lines = tail.toString('utf8').split('\n');
   const rest = lines.pop() ?? '';
   const isOpen = rest !== '';
-  // A process may be killed after it wrote a complete line without its line end.
+  // A process can be killed after it wrote a complete line without its line end.
   const isWhole = sealedLine.test(rest);
   const [, id = null, sequence = null, hash = null] = sealedLine.exec(isWhole ? rest : (lines.at(-1) ?? '')) ?? [];
   const torn = isWhole ? 0 : tail.length - tail.lastIndexOf(lineEnd) - 1;

@@ -10,8 +10,8 @@ const maxHeldBytes = 1024 * 1024;
 const retryMilliseconds = 100;
 
 /**
- * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. A
- * message that repeats often is written a few times per window; after that, it is counted but not written.
+ * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. In each
+ * window (period of fixed length), a message is written only a few times. Further occurrences are only counted.
  * @param windowMilliseconds length of the window
  */
 export function createLogger(
@@ -74,8 +74,8 @@ function standardError(): DestinationStream {
 }
 
 /**
- * Returns the properties of an error that may be logged. Omits all other properties, because errors of the Redis client
- * contain commands, and a command may contain a password.
+ * Returns those properties of an error that are safe to log. Omits all other properties, because errors of the Redis
+ * client contain commands, and a command can contain a password.
  */
 function errorView(error: unknown, causes: number): unknown {
   if (!(error instanceof Error)) return 'not an Error object';
@@ -89,9 +89,9 @@ function errorView(error: unknown, causes: number): unknown {
   };
 }
 
-/** How often a message is written in a window. Further occurrences are only counted. */
+/** How often one message is written in a window (period of fixed length). Further occurrences are only counted. */
 const maxPerWindow = 20;
-/** Limits the memory for distinct messages. Messages are fixed sentences, so this limit is not reached in practice. */
+/** Maximum number of distinct messages to count. Messages are fixed sentences, so it is not reached in practice. */
 const maxMessages = 1_000;
 
 /** Limits how often each message is logged, so that a message caused by every request does not fill the disk. */
@@ -105,7 +105,7 @@ export class RepeatLimiter {
   }
 
   /**
-   * Whether a message may be written now.
+   * Whether a message is written now, or only counted.
    * @param now time of a monotonic clock in milliseconds
    */
   admit(message: string, now: number): boolean {

@@ -1,6 +1,6 @@
 import { decodeEscapes, escapeBeginning } from './escapes.js';
 
-/** An API key up to the next white space or quote. Imported keys may contain any other character. */
+/** Matches an API key up to the next white space or quote. Imported keys can contain any other character. */
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 
@@ -37,8 +37,8 @@ const gap = '[^0-9A-Za-z]*';
 /** An underscore of the prefix, and the separators before it. */
 const underscore = '[^0-9A-Za-z_]*_';
 /**
- * At least five more characters after the prefix. Four or fewer may stay in the log, because they reveal too little of
- * a key.
+ * Matches five characters of a key after its prefix. Four or fewer can stay in the log, because they reveal too little
+ * of a key.
  */
 const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
 /**
@@ -59,7 +59,7 @@ function eitherCase(letter: string): string {
 }
 
 /**
- * The characters that may separate the bytes of a hexadecimal key: punctuation, blanks, `0x`, and the zero bytes of
+ * The characters that can separate the bytes of a hexadecimal key: punctuation, blanks, `0x`, and the zero bytes of
  * UTF-16.
  */
 const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
@@ -71,7 +71,7 @@ function hexOf(character: string): string {
   return digits.join(gap);
 }
 
-/** The characters that may separate the characters of a base64 key, because mail breaks base64 into lines. */
+/** The characters that can separate those of a key in base64, because mail breaks base64 into lines. */
 const base64Gap = '[^0-9A-Za-z+/_-]*';
 /**
  * The base64 of each prefix at each of the three possible offsets, without the characters that depend on neighboring
@@ -88,7 +88,7 @@ function base64Behind(before: number, prefix: string): string {
   return characters.join(base64Gap) + secretBeginning;
 }
 
-/** Finds an API key in a text without escapes. */
+/** Matches an API key in any form, in a text without escapes. */
 export const anyForm = new RegExp([...splitForms, ...hexForms, ...base64Forms].join('|'));
 
 /**
@@ -133,7 +133,7 @@ function cutAt(text: string, start: number, key: string): string {
 /** A masked key, as `maskKeys` writes it. */
 const writtenForm = /svc_(?:live|test)_…/gi;
 
-/** A complete key. It has at least 49 characters after the prefix, so the text that follows is not part of it. */
+/** Matches a complete key. It ends at white space or a quote, so the text behind it is no part of the key. */
 const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 
 /**

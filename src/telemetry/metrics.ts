@@ -64,7 +64,7 @@ export class GatewayMetrics {
   readonly #refusedConnections: Counter<'reason'>;
   readonly #tlsReloads: Counter<'result'>;
 
-  /** @param refusals all reasons for which a connection may be rejected */
+  /** @param refusals all reasons for which a connection can be rejected */
   constructor(environment: string, state: GatewayState, refusals: readonly string[] = [], build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, 'gateway', build);

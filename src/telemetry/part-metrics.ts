@@ -5,10 +5,10 @@ export interface TorExitStats {
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
-  /** Null until the first list is loaded. */
+  /** The age of the list; null until the first list is loaded. */
   readonly ageSeconds: number | null;
   readonly sources: readonly {
-    /** The configured source, without parts that may be secret. */
+    /** The configured source, without parts that could be secret. */
     readonly source: string;
     readonly ageSeconds: number | null;
     readonly size: number;

@@ -36,7 +36,8 @@ function registerBuild(registry: Registry, part: string, { version, config }: Bu
 
 /**
  * Registers the metrics of the process and of Node. Does not observe garbage collections: Node creates an entry for
- * each, which stays in memory until the next major collection. Under load, these take up to half a megabyte per second.
+ * each, which stays in memory until the next major collection. Under load, these entries take up to half a megabyte per
+ * second.
  */
 export function collectProcessMetrics(
   registry: Registry,

@@ -7,7 +7,7 @@ const maxValueLength = 1024;
  */
 const interpretedCharacters = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
-/** Truncates a value of a request to the maximum length, and marks it with `…`. */
+/** Truncates a value of a request to the maximum length, and appends `…` to a truncated value. */
 export function cut(value: string): string {
   return value.length <= maxValueLength ? value : `${value.slice(0, maxValueLength)}…`;
 }

@@ -19,7 +19,7 @@ const entities: Readonly<Record<string, string>> = {
 };
 
 /**
- * Builds HTML from a tagged template and escapes every value. Values may be the text of an element or a quoted
+ * Builds HTML from a tagged template and escapes every value. A value can be the text of an element or a quoted
  * attribute.
  */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {

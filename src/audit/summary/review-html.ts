@@ -11,7 +11,7 @@ export const chartColors = colors.map((color, index) => `--series-${index}: ${co
 
 /**
  * Returns the sections that an auditor should read first.
- * @param exposedKeys the section about exposed keys, which is inserted among them
+ * @param exposedKeys the section about keys that were sent over plain HTTP or Tor, which is inserted among the others
  */
 export function reviewSections(summary: Summary, verdict: Verdict | null, exposedKeys: Html): readonly Html[] {
   return [
@@ -61,7 +61,10 @@ function proof(verdict: Verdict): Html {
   </section>`;
 }
 
-/** How well signatures and receipts cover the lines of a gateway process, from weakest to strongest. */
+/**
+ * How well the gateway's signatures and the registry's receipts cover the lines of a gateway process, the weakest
+ * first.
+ */
 const states = ['chain only', 'partly signed', 'signed', 'receipt for a part', 'receipt'];
 
 function rankOf({ signedAt, signedTo, unsigned, witnessedAt, witnessedTo }: RunProof): number {

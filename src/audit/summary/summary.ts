@@ -43,7 +43,7 @@ export interface Summary {
   readonly accepted: number;
   /** The number of lines that are not about requests. */
   readonly otherLines: number;
-  /** Lines in the form of requests that belong to no hash chain (inserted or damaged). Other counts omit them. */
+  /** Number of lines that look like requests but belong to no hash chain. All other counts omit these lines. */
   readonly leftOutLines: number;
   readonly from: string | null;
   readonly to: string | null;
@@ -88,7 +88,7 @@ const mostMinutes = 1_000_000;
 const mostSpans = 120;
 const spanLengths = [1, 5, 15, 60, 360, 1440, 10_080, 43_200];
 
-/** A timestamp as a gateway writes it. Its first characters are the date, hour and minute. */
+/** Matches a timestamp as a gateway writes it. Its first characters are the date, hour and minute. */
 const secondsForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z$/;
 const minuteLength = '2026-11-20T10:00'.length;
 
@@ -132,7 +132,7 @@ export class SummaryBuilder {
   /**
    * Counts a line.
    * @param entry null if the line is not about a request
-   * @param only if given, counts the requests with this code; matters if several requests share the line
+   * @param only if given, counts only requests with this code; one line can be about several requests
    */
   add(entry: CountedEntry | null, only?: string): void {
     if (entry === null) {

@@ -64,8 +64,8 @@ async function trustOf(
   try {
     return await trustCertificate(ownCertFile);
   } catch (error) {
-    // The file may exist on the server's machine but not here. Use the CAs of the system, which may verify the
-    // certificate.
+    // The certificate file could exist only on the server's machine. Use the CAs of the system, which can perhaps
+    // verify the certificate.
     if (error instanceof OperatorError) return null;
     throw error;
   }

@@ -12,7 +12,7 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** Set if the request is idempotent, so that the user may repeat it after any failure. */
+  /** Whether the request is idempotent, so that the user can repeat it after any failure. Absent if it is not. */
   readonly isRepeatable?: true;
   /** Advice for the user if it is unknown whether the change was made. Default: check before a retry. */
   readonly ifUnclear?: string | undefined;
@@ -20,7 +20,9 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly expects: Schema;
 }
 
-/** Address of an API, and the CAs of server certificates that are trusted; null: the CAs that the system trusts. */
+/**
+ * The address of an API, and the CAs that a client trusts for it. `trust` is null for the CAs that the system trusts.
+ */
 export interface ApiTarget {
   readonly address: URL;
   readonly trust: ClientTrust | null;
@@ -36,7 +38,7 @@ export interface AdminAccess {
   readonly trust?: ClientTrust | null;
   /** Name under which changes are recorded (`x-actor`); null for the default name of the API. */
   readonly actor?: string | null;
-  /** Reason for the event (`x-reason`); null without one. */
+  /** Reason for the change (`x-reason`), for the audit trail; null without a reason. */
   readonly reason?: string | null;
   /** Called with the expiry time (ISO 8601) if the API announces that the token expires soon. */
   readonly onExpiry?: (at: string) => void;
@@ -102,7 +104,7 @@ export class AdminClient {
           authorization: `Bearer ${token}`,
           accept: 'application/json',
           ...(method !== 'GET' && actor !== null ? { 'x-actor': actor } : {}),
-          // HTTP headers carry only ASCII reliably.
+          // Encode the reason, because HTTP headers carry only ASCII reliably.
           ...(reason === null ? {} : { 'x-reason': encodeURIComponent(reason) }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },

@@ -128,7 +128,7 @@ function keyTable(keys: readonly ListedKey[]): string[] {
 }
 
 /**
- * Schema of one page of an export. Entries may have any fields, because a newer registry may have fields that this
+ * Schema of one page of an export. Entries can have any fields, because a newer registry can have fields that this
  * version does not know.
  */
 const page = Type.Object({

@@ -128,8 +128,8 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
 }
 
 /**
- * Adds separate options for removing a list (accepts all) and for an empty list (rejects all), because these are easily
- * confused.
+ * Adds separate options for removing a list (accepts all) and for an empty list (rejects all), because the two cases
+ * are easily confused.
  */
 function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
   const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];

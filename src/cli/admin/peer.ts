@@ -4,10 +4,11 @@ import type { Config } from '../../config/schema.js';
  * An API that administration commands call: its options, its section of the configuration, and its names in messages.
  */
 export interface Peer {
-  /** Name of the API within a sentence. */
+  /** Name of the API as part of a sentence, such as `the registry`. */
   readonly name: string;
-  /** What the user should start if the API is down, and which log to read. */
+  /** What the user should start if the API is down. */
   readonly start: string;
+  /** Which log the user should read if the API fails. */
   readonly log: string;
   readonly option: '--registry' | '--services' | 'services.operators.trail.url';
   readonly tokenOption: '--token-file' | '--registry-token-file' | 'services.operators.trail.tokenFile';
@@ -71,5 +72,5 @@ export function capital(text: string): string {
 /** The environment variables of the process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A usage error. Its message must not contain the given values, because they may be secrets. */
+/** A usage error. Its message must not contain the given values, because they could be secrets. */
 export class WrongUsage extends Error {}

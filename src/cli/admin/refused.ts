@@ -19,7 +19,7 @@ export class RejectedByApi extends OperatorError {
 const longestText = 500;
 const mostProblems = 100;
 
-/** Returns advice for the user for each status of an error response. */
+/** Returns advice for the user, by the status of an error response. */
 const advice = ({
   name,
   option,
@@ -43,7 +43,7 @@ const advice = ({
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
 /**
- * Describes an error response and what to do next. For a change, also states whether the API may have made it despite
+ * Describes an error response and what to do next. For a change, also states whether the API could have made it despite
  * the error.
  */
 export function failureOf(asked: RequestTarget, response: Response, body: unknown): OperatorError {
@@ -58,7 +58,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
         `Give the direct address of ${peer.name} with ${peer.option}.`,
     );
   }
-  // The database or a proxy may have failed after the change was made and before the response was sent.
+  // The database or a proxy could have failed after the change was made and before the response was sent.
   const isUnclear = isChange && status >= 500;
   if (!Check(failureSchema, body)) return unexpectedResponse(asked, response, isUnclear);
   const { errors = [] } = body.data ?? {};
@@ -80,7 +80,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
 
 /**
  * Describes a response that does not have the form of the expected API.
- * @param isUnclear it is unknown whether a change was made
+ * @param isUnclear whether the request was a change, and it is unknown whether the API has made it
  */
 export function unexpectedResponse(
   asked: RequestTarget,
@@ -95,7 +95,7 @@ export function unexpectedResponse(
   return new OperatorError(`${what} Check ${peer.option} and proxies in between.${next}`);
 }
 
-/** Option names that differ from the names of their query parameters. */
+/** The option that sets each query parameter, if the option has another name than the parameter. */
 const optionNames: Readonly<Record<string, string>> = {
   ...{ name: 'search', merchantId: 'merchant', administratorId: 'administrator' },
   ...{ actor: 'who', requestId: 'request', reason: 'given-reason' },
@@ -160,7 +160,8 @@ function certificateProblem({ name, option }: Peer, code: string): string | unde
 }
 
 /**
- * Describes why there is no response, and what to do next. For a change, also states whether the API may have made it.
+ * Describes why there is no response, and what to do next. For a change, also states whether the API could have made
+ * it.
  */
 export function unreachable(asked: RequestTarget, cause: unknown, timeoutMilliseconds: number): OperatorError {
   const { peer, address } = asked;

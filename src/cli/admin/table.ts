@@ -9,11 +9,11 @@ const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 /** How a table adapts to a narrow terminal. */
 export interface TableOptions {
   /**
-   * Headings of the columns whose cells may be truncated. Other cells, such as ids, stay complete so that users can
+   * Headings of the columns whose cells can be truncated. Other cells, such as ids, stay complete so that users can
    * copy them.
    */
   readonly cut?: readonly string[];
-  /** Headings of the columns whose cells may wrap between words. */
+  /** Headings of the columns whose cells can wrap between words. */
   readonly wrap?: readonly string[];
   /** Width of the terminal in columns; Infinity if the output is not a terminal. */
   readonly width?: number;
@@ -78,7 +78,9 @@ function graphemeWidth(grapheme: string): number {
   return grapheme.includes('\ufe0f') ? 2 : eastAsianWidth(grapheme.codePointAt(0) ?? 0);
 }
 
-/** Shrinks the widest column that may shrink until all columns fit, and returns the widths. Null if they cannot fit. */
+/**
+ * Shrinks the widest of the columns that can shrink until all columns fit. Returns the widths. Null if they cannot fit.
+ */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;
   const widths = [...wanted];

@@ -38,7 +38,7 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
     });
 }
 
-/** Reads an API key from standard input. Errors never quote the input, because it may be a mistyped key. */
+/** Reads an API key from standard input. Errors never quote the input, because it could be a mistyped key. */
 export async function readKey(input: Readable): Promise<string> {
   let text = '';
   for await (const chunk of input) {

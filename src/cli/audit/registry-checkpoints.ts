@@ -30,7 +30,7 @@ export interface RegistryCheckpoints {
   readonly keys: readonly PinnedKey[];
   /** Names of gateway instances whose key no administrator has confirmed yet. */
   readonly unconfirmed: readonly string[];
-  /** The current public key that verifies the registry's receipts for checkpoints. */
+  /** The current public key that verifies the registry's receipts (signatures that it stored a checkpoint). */
   readonly receiptKey: NoteKey;
   readonly list: WitnessedList;
   /** How the list differs from its current signed head (length and Merkle root); null if they match. */

@@ -52,7 +52,7 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         return;
       }
       found += 1;
-      // A line of the gateway contains no terminal control characters, but an inserted line may.
+      // A line of the gateway contains no terminal control characters, but an inserted line could contain some.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }

@@ -120,7 +120,9 @@ export interface SignedOptions extends RegistryOptions {
 /** Checkpoints and the keys that verify them. */
 export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
-  /** Verifies the registry's receipts (signatures that it stored a checkpoint); null if receipts are ignored. */
+  /**
+   * The list that verifies the registry's receipts (signatures that it stored a checkpoint); null to ignore receipts.
+   */
   readonly witnessed: WitnessedList | null;
   /** Notes about the keys from the registry, e.g. that a key is not confirmed. */
   readonly notes: readonly string[];
@@ -224,8 +226,8 @@ function headIn(text: string): string {
 
 /**
  * Reads all checkpoints and verifies their signatures.
- * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, its lines may be
- *   missing.
+ * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
+ *   that its lines are missing.
  * @param err prints the progress, because verifying a checkpoint takes 0.25 ms
  * @throws OperatorError
  */

@@ -83,8 +83,8 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 
 /**
  * Creates the verifier of a log.
- * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, its lines may be
- *   missing.
+ * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
+ *   that its lines are missing.
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {
@@ -107,7 +107,7 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
 
 /**
  * Passes the lines of all files to the verifier. Stops at an unreadable file and returns its error, so that the command
- * can still report the findings before it.
+ * can report the findings before that file.
  */
 async function takeAll(
   files: readonly string[],

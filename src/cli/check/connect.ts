@@ -24,7 +24,7 @@ import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem outside the configuration. With an `error`, the command cannot work; with a `warning`, a part of it may
+ * A problem outside the configuration. With an `error`, the command cannot work; with a `warning`, a part of it could
  * fail.
  */
 export interface Finding {
@@ -39,8 +39,8 @@ const reachMilliseconds = 2_000;
 const maxPemBytes = 1024 * 1024;
 
 /**
- * Opens all files and tests all connections that a command uses, without writing anything. Problems become findings, so
- * the promise never rejects.
+ * Opens all files and tests all connections that a command uses, without writing anything. A failed test becomes a
+ * finding in the result, so the promise never rejects.
  */
 export async function checkConnections(command: ServerCommand, config: Config): Promise<Finding[]> {
   const checks = { gateway: checksOfGateway, registry: checksOfRegistry, services: checksOfServices }[command](config);
@@ -208,7 +208,8 @@ function exitSource(source: string, index: number): Check {
 }
 
 /**
- * Creates a check that a file is writable. If the file does not exist, its nearest existing parent directory must be.
+ * Creates a check that a file is writable. If the file does not exist, its nearest existing parent directory must be
+ * writable.
  */
 function canWrite(option: string, file: string, severity: Finding['severity']): Check {
   return async () => {
@@ -237,7 +238,7 @@ function canWrite(option: string, file: string, severity: Finding['severity']): 
 const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443, 'tls:': 6514, 'tcp:': 601 };
 
 /**
- * Creates a check that a TCP connection can be opened. A failure is only a warning, because the service may start
+ * Creates a check that a TCP connection can be opened. A failure is only a warning, because the service could start
  * later.
  */
 function reach(option: string, url: string): Check {
@@ -264,7 +265,8 @@ function reach(option: string, url: string): Check {
 }
 
 /**
- * Creates a check that a port is free. A used port is only a warning, because the checked server itself may be running.
+ * Creates a check that a port is free. A used port is only a warning, because the checked server itself could be using
+ * it.
  */
 function portIsFree(option: string, { host, port }: { readonly host: string; readonly port: number }): Check {
   return async () =>

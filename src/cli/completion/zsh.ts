@@ -57,7 +57,7 @@ function argumentsOf(call: string, specs: readonly string[]): string {
 }
 
 /**
- * Builds the `_arguments` specs of an option. Every flag may be repeated (`*`), because some options collect values.
+ * Builds the `_arguments` specs of an option. Every flag can be repeated (`*`), because some options collect values.
  */
 function optionSpecs({ flags, description, value }: CompletedOption): string[] {
   return flags.map((flag) => {

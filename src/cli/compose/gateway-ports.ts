@@ -41,8 +41,7 @@ interface GivenPorts {
 }
 
 /**
- * Opens everything outside the process that the gateway needs, as the configuration specifies: stores, logs, lists and
- * databases.
+ * Opens all resources that the gateway needs and that the configuration names: stores, logs, lists and databases.
  * @throws OperatorError
  */
 export async function openPorts(
@@ -84,8 +83,8 @@ export async function openPorts(
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Close what is already open. Otherwise open connections would keep the process alive. It would confirm changes of
-    // records to the registry, but serve no requests.
+    // Close what is already open. Otherwise open connections would keep the process alive. Such a process would confirm
+    // changes of records to the registry, but serve no requests.
     for (const close of closers.toReversed()) await close();
     throw error;
   }

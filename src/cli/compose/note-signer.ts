@@ -52,7 +52,7 @@ export async function ensureSigner(
 }
 
 /**
- * Creates a key if it is missing. Several processes may start at the same time, so each writes a temporary file and
+ * Creates a key if it is missing. Several processes can start at the same time, so each writes a temporary file and
  * links it atomically to the name of the key file.
  * @returns whether this process created the key
  */
@@ -66,7 +66,7 @@ async function makeKey(keyFile: string, what: string): Promise<boolean> {
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // A read-only directory may already contain the key. Otherwise the read after this function fails.
+    // A read-only directory can already contain the key. If it does not, the read after this function fails.
     if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
     throw new OperatorError(`${what} ${keyFile} cannot be created: ${fileProblemOf(error)}.`, { cause: error });
   } finally {

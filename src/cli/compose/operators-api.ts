@@ -21,7 +21,7 @@ export async function openOperatorsApi({ registry: { console } }: Config): Promi
 
 /**
  * Opens the client of an operators' API.
- * @param url returns its URL; null while it is not known
+ * @param url returns the URL of the API; null while the URL is unknown
  * @param trust null: the CAs that the system trusts
  */
 export async function operatorsApiAt(url: () => string | null, trust: ClientTrust | null): Promise<OpenedOperatorsApi> {

@@ -60,7 +60,10 @@ export function redisOutageLog(log: Logger): OutageEvents {
   };
 }
 
-/** Warns that Redis may evict records that the gateways need. Warns again only after the policy has changed. */
+/**
+ * Warns that the eviction policy of Redis lets it evict records that the gateways need. Warns again only after the
+ * policy has changed.
+ */
 export function evictionLog(log: Logger): (policies: readonly string[]) => void {
   let lastWarned = '';
   return (policies) => {

@@ -71,7 +71,9 @@ function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   };
 }
 
-/** Maximum time that a request waits for the shared rate limit; `commandTimeoutMilliseconds` may be lower. */
+/**
+ * Maximum time that a request waits for the shared rate limit; a lower `commandTimeoutMilliseconds` takes precedence.
+ */
 const longestWaitMilliseconds = 50;
 
 /**

@@ -33,7 +33,8 @@ export async function readLogSecret(file: string | null): Promise<LogSecret> {
 }
 
 /**
- * Reads the key that signs services tokens; null without `registry.servicesToken`.
+ * Reads the key that signs services tokens (with which administrators use the operators' API). Null without
+ * `registry.servicesToken`.
  * @throws OperatorError
  */
 export async function openServicesTokenKey(

@@ -47,8 +47,8 @@ export async function startConfiguredServices(
 }
 
 /**
- * Returns the listener options of the operators' API. Null without a shared token and without keys of the registry,
- * because no request could be authenticated.
+ * Returns the listener options of the operators' API. Null if neither a shared token nor a key of the registry is
+ * configured, because no request could be authenticated.
  * @throws OperatorError for an invalid token, key or certificate
  */
 export async function operatorsListener(

@@ -23,7 +23,7 @@ const hourMilliseconds = 3_600_000;
 
 /**
  * Opens the configured Tor exit list without loading it.
- * @param follows true: another process on this machine fetches the list, and this process only reads its snapshot
+ * @param follows whether another process on this machine fetches the list, so that this process only reads its snapshot
  * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openTorExits(

@@ -32,7 +32,7 @@ interface OpenedUnusual {
 }
 
 /**
- * Opens the rules about unusual use and the targets of webhooks; null if they are turned off.
+ * Opens the rules about unusual use and the targets of webhooks; null if the rules are turned off.
  * @throws OperatorError if a secret cannot be read
  */
 export async function openUnusual({ registry: { unusual } }: Config): Promise<OpenedUnusual | null> {

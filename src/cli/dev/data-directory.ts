@@ -43,8 +43,8 @@ export class DataDirectory {
   }
 
   /**
-   * Prefix of the Redis keys. It is unique, because several registries may share Redis, and each removes records under
-   * its prefix that it does not know.
+   * Prefix of the Redis keys. It is unique, because several registries can share a Redis, and each removes records
+   * under its prefix that it does not know.
    */
   get redisPrefix(): string {
     return `mg-dev:${this.#storeId}:`;
@@ -78,7 +78,7 @@ export class DataDirectory {
     return this.file('signing-key.pem');
   }
 
-  /** The key with which the registry signs services tokens, and its public key. */
+  /** The files of the key pair with which the registry signs services tokens (which the operators' API accepts). */
   get servicesTokenKeyFiles(): { readonly privateKey: string; readonly publicKey: string } {
     return { privateKey: this.file('services-token-key.pem'), publicKey: this.file('services-token-key.pub') };
   }

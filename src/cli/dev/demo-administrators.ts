@@ -16,8 +16,8 @@ export interface DemoTokenFiles {
 
 /**
  * Creates demo administrators with their token files if they are missing: an owner, a support, a treasurer and a member
- * of the demo merchant. They show what each role may do. The services get an administrator too, with which they send
- * events.
+ * of the demo merchant. They show what each role is allowed to do. The services get an administrator too, with which
+ * they send events.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,

@@ -10,7 +10,7 @@ import type { AdminClient } from '../admin/admin-client.js';
 /** The demo merchant, and its API key if this process created the key. */
 interface DemoMerchant {
   readonly merchantId: string;
-  /** Null if an earlier start of `dev` created and showed the key. */
+  /** The API key; null if an earlier start of `dev` created and showed it. */
   readonly key: string | null;
 }
 
@@ -71,7 +71,7 @@ export async function sendDemoRequests(
   await registry.ask({ method: 'POST', path: ['keys', old.keyId, 'revoke'], expects: storedKey });
   const ca = await readFile(certFile);
   const send = async (at: string, apiKey: string): Promise<void> => {
-    // Skip the check of the host name. The configured certificate may name any host, and the connection stays on this
+    // Skip the check of the host name. The configured certificate can name any host, and the connection stays on this
     // machine.
     const options = { ca, checkServerIdentity: () => undefined, agent: false, headers: { 'x-api-key': apiKey } };
     const request = https.get(`${baseUrl}${at}`, { ...options, timeout: 1_000 });

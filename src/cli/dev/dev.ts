@@ -70,7 +70,8 @@ async function dev(
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
   const { startConfiguredServices } = await import('../compose/services.js');
   const { seedDemo } = await import('../../services/demo.js');
-  // SIGHUP means that the terminal was closed, so the user can neither see the output nor stop the process. Stop it.
+  // SIGHUP means that the terminal was closed, so the user can neither see the output nor stop the process. Therefore
+  // the process stops itself.
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
@@ -108,7 +109,7 @@ async function dev(
     operatorsUrl = services.operatorsUrl && reachable(services.operatorsUrl);
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
-    // Load the configuration again with the URL of the services, which may listen on any free port.
+    // Load the configuration again with the URL of the services, which can listen on any free port.
     const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory, operators), upstreams } }));
@@ -162,7 +163,7 @@ function reachable(url: string): string {
 }
 
 /**
- * Returns values that the configuration file may override: loopback listeners, and files in the data directory.
+ * Returns values that the configuration file can override: loopback listeners, and files in the data directory.
  * @param operators options of the operators' API that are known only once the registry runs
  */
 function presetsFor(

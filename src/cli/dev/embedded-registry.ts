@@ -25,9 +25,9 @@ import { version } from '../version.js';
 export interface EmbeddedRegistry {
   readonly registry: RunningRegistry;
   readonly records: Records;
-  /** Carries checkpoints from the gateway to the registry. */
+  /** The channel that carries checkpoints from the gateway to the registry. */
   readonly channel: RegistryChannel;
-  /** Carries request counts from the gateway to the registry. */
+  /** The channel that carries request counts from the gateway to the registry. */
   readonly usageChannel: RegistryChannel;
   close(): Promise<void>;
 }

@@ -8,7 +8,7 @@ export interface Welcome {
   readonly plainUrl: string | null;
   readonly managementUrl: string | null;
   readonly servicesUrl: string;
-  /** Null if the configuration turns the operators' API off. */
+  /** The address of the operators' API; null if the configuration turns this API off. */
   readonly operatorsUrl: string | null;
   readonly operatorsTokenFile: string;
   /** Whether the operators' API accepts the administrators of the registry. */

@@ -24,7 +24,7 @@ const methodForm = /^[A-Z]{1,32}$/;
 const pathForm = /^\/[!-~]*$/;
 
 /**
- * Parses the options that describe a request. Errors do not repeat values that may be API keys.
+ * Parses the options that describe a request. Errors do not repeat values that could be API keys.
  * @returns the description, and the key: null if no key is given, `stdin` if standard input contains the key
  * @throws WrongUsage
  */

@@ -89,7 +89,7 @@ function embeddedIn(address: IpAddress): string | null {
   return address.family === 6 ? (address.embedded?.text ?? null) : null;
 }
 
-/** Maps each field of a credential to the stored record and the field from which it comes. */
+/** For each field of a credential: the stored record from which it comes, and the name of the field there. */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],
   keyStatusChangedAt: ['key', 'statusChangedAt'],

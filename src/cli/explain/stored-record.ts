@@ -144,8 +144,8 @@ async function keyIn(
 const highestRank = 4;
 
 /**
- * Rates how well a key fits: 0 means that it does not match, and higher is better. The best key of a merchant is an
- * active key of this environment.
+ * Rates how well a key fits the search: 0 means that it does not match, and higher is better. The best key of a
+ * merchant is an active key of this environment.
  */
 function rankOf(
   record: Readonly<Record<string, unknown>> | null,

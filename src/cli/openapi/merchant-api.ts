@@ -18,12 +18,12 @@ connection.
 A failure of the services has a stable \`data.code\` for programs; \`data\` of the gateway's own failures is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** Merchants never see the 403 of the services, because the gateway sends its own 403 responses instead. */
+/** Status 403 of the services. It is omitted, because merchants see only the gateway's own 403 responses. */
 const gatewayOnlyStatus = '403';
 
 /**
- * Omitted from the description: each described operation has a method that its path supports, so it never returns this
- * status.
+ * Status 405 (method not allowed). It is omitted from the description, because each described operation has a method
+ * that its path supports.
  */
 const seenWithoutOperation = 405;
 

@@ -8,7 +8,7 @@ import { openIdentity } from '../compose/identity.js';
 import { runServer } from '../run-server.js';
 import { WorkerPool } from './worker-processes.js';
 
-/** Returns the problems with which a gateway cannot start several worker processes. */
+/** Returns the problems that keep a gateway from starting several worker processes. */
 export function workersProblems(config: Config): Problem[] {
   const problems = gatewayProblems(config);
   if (config.accessLog.destination !== 'stdout') return problems;

@@ -68,8 +68,8 @@ export class WorkerProcess {
   }
 
   /**
-   * Sends a signal to the worker. Only a started worker receives SIGHUP and SIGUSR2: without its listeners for them,
-   * they would end the process.
+   * Sends a signal to the worker. Only a started worker receives SIGHUP and SIGUSR2: before that, the worker has no
+   * listeners for these signals, so they would end it.
    */
   signal(signal: 'SIGHUP' | 'SIGUSR2' | 'SIGTERM'): void {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);

@@ -14,8 +14,8 @@ import { WorkerProcess } from './worker-process.js';
 import type { WorkerStatus } from './worker.js';
 
 /**
- * Keeps the last counters of workers that do not reply or have ended. Without these, the sum of a counter would
- * decrease, which Prometheus would take for a restart.
+ * Keeps the last counters of workers that do not reply or have ended. Without these counters, the sum over all workers
+ * would decrease, and Prometheus would take that for a restart.
  */
 export class WorkerMetrics<Worker extends object> {
   readonly #last = new Map<Worker, MetricObjects>();
@@ -24,8 +24,8 @@ export class WorkerMetrics<Worker extends object> {
 
   /**
    * Returns the metrics of all workers, including ended ones.
-   * @param replies the metrics of each running worker; null for a worker that did not reply; its last counters are used
-   *   instead
+   * @param replies the metrics of each running worker; null for a worker that did not reply, whose last counters are
+   *   used instead
    */
   async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
@@ -115,7 +115,7 @@ export class WorkerPool {
   }
 
   /**
-   * Drains all workers and waits until they have exited.
+   * Drains all workers (lets their requests in flight end) and waits until they have exited.
    * @throws Error if a started worker exited with a failure
    */
   async stop(): Promise<void> {

@@ -59,8 +59,8 @@ export function servePrimary(running: RunningGateway): void {
 }
 
 /**
- * Drains a worker like on SIGTERM when its primary process is gone. By default, Node would exit at once and drop
- * pending requests.
+ * When its primary process is gone, drains a worker (lets requests in flight end) as on SIGTERM. By default, Node would
+ * exit at once and drop these requests.
  */
 export function drainWithoutPrimary(): void {
   cluster.worker?.once('disconnect', () => {

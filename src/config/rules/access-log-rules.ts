@@ -14,8 +14,8 @@ export const accessLogRules: readonly Rule[] = [
 const path = 'accessLog.checkpoints';
 
 /**
- * Rejects misspelt names of streams. Otherwise the log would be written to a file of that name, unnoticed until the
- * disk is full.
+ * Rejects a misspelt `stdout`, and `stderr`. Otherwise the log would be written to a file of that name, unnoticed until
+ * the disk is full.
  */
 function destinationIsNotMisspelt({ accessLog: { destination } }: Config): RuleProblem[] {
   if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
@@ -50,7 +50,8 @@ function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProb
 }
 
 /**
- * Requires TLS except on loopback, because an attacker on the network could replace plain-text checkpoints undetected.
+ * Requires TLS for syslog except on loopback, because an attacker on the network could replace plain-text checkpoints
+ * undetected.
  */
 function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config): RuleProblem[] {
   const syslog = checkpoints?.syslog ?? null;

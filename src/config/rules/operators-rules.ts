@@ -48,8 +48,8 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
 }
 
 /**
- * Requires `trail` if administrators of the registry may use the operators' API. Otherwise the registry's audit trail
- * would lack their changes.
+ * Requires `trail` if administrators of the registry are allowed to use the operators' API. Otherwise the registry's
+ * audit trail would lack their changes.
  */
 function administratorsNeedTrail({ services: { operators } }: Config): RuleProblem[] {
   if (operators.registryKeys.length === 0 || operators.trail !== null) return [];

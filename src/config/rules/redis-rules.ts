@@ -13,7 +13,7 @@ export const redisRules: readonly Rule[] = [
 
 /**
  * Allows the Redis database only as `/number` in the URL. Other notations, such as `?db=7`, would select database 0,
- * which may belong to another deployment.
+ * which could belong to another deployment.
  */
 function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   const { url } = keyStore.redis;

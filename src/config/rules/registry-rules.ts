@@ -99,7 +99,10 @@ function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
 }
 
-/** Requires TLS except on loopback, because otherwise the services token would be readable on the network. */
+/**
+ * Requires TLS except on loopback, because otherwise the console's token for the services would be readable on the
+ * network.
+ */
 function servicesAreProtected({ registry: { console } }: Config): RuleProblem[] {
   const services = console?.services ?? null;
   return services === null ? [] : clientProblems(servicesOption, services);
@@ -124,7 +127,7 @@ export function clientProblems(
   ];
 }
 
-/** Requires the key that signs services tokens. Without it, the services would reject each request of the console. */
+/** Requires a key that signs services tokens. Without such a token, the services reject each request of the console. */
 function servicesNeedTokens({ registry: { console, servicesToken } }: Config): RuleProblem[] {
   if (!console?.services || servicesToken !== null) return [];
   const message = `expected keyFile, because ${servicesOption} is set`;
@@ -135,7 +138,8 @@ const noUrl = { protocol: '', hostname: '', origin: '' };
 
 /**
  * Returns the problem of an admin API or console that is reachable over the network without TLS, so that its token
- * would be readable. Only the registry refuses to start with it, because other commands may use the same file.
+ * would be readable. Only the registry refuses to start with this problem, because other commands can use the same
+ * file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
   const { behindProxy, console } = registry;

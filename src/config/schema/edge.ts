@@ -90,7 +90,7 @@ export const listen = section(
   { description: 'The addresses that the gateway listens on.' },
 );
 
-/** Options that limit how much of the gateway's resources clients may use. */
+/** Options that limit how much of the gateway's resources clients can use. */
 export const limits = section(
   {
     headerBytes: Type.Integer({

@@ -49,7 +49,7 @@ export function section<Properties extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...keywords });
 }
 
-/** Schema of an option that may be null, which is also its default. */
+/** Schema of an option that can be null. Null is also its default. */
 export function nullable<Schema extends TSchema>(schema: Schema, keywords: OptionKeywords): TUnion<[Schema, TNull]> {
   return Type.Union([schema, Type.Null()], { default: null, ...keywords });
 }

@@ -126,7 +126,7 @@ export const services = section(
   { description: 'The backing services: transactions, payouts, wallets and customers.' },
 );
 
-/** Options of the signed assertions with which a gateway identifies the caller to upstreams. */
+/** Options of the assertions (signed JWTs) that name the calling merchant to upstreams. */
 export const identity = section(
   {
     signingKeyFile: optionalFile(

@@ -9,7 +9,7 @@ import { texts } from '../texts';
 import { UsageChart } from './usage-chart';
 
 const number = new Intl.NumberFormat();
-/** Days are in UTC, hours in the time zone of the reader. */
+/** Formats for a day (in UTC) and for an hour (in the time zone of the reader). */
 const formats = {
   day: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' }),
   hour: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' }),

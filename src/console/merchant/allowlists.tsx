@@ -12,7 +12,7 @@ import { texts } from '../texts';
 type ListName = 'ipAllowlist' | 'originAllowlist';
 type Saved = Merchant & { readonly propagation: Propagation };
 
-/** Shows and changes the addresses and origins from which a merchant's keys may be used. */
+/** Shows and changes the addresses and origins from which a merchant's keys can be used. */
 export function AllowlistsPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [parameters] = useSearchParams();
   const added = parameters.get('add');
@@ -50,7 +50,8 @@ function Allowlist({
   const [isOn, setIsOn] = useState(stored !== null || added !== null);
   const [text, setText] = useState([...(stored ?? []), ...(added === null ? [] : [added])].join('\n'));
   const [confirmed, setConfirmed] = useState<readonly string[]>([]);
-  // The revision that the person saw. If another person has changed the merchant since, the API rejects the change.
+  // The revision (number of the latest change) that the person saw. If another person has changed the merchant after
+  // it, the API rejects the change.
   const [base, setBase] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly saved: Saved | null;

@@ -128,7 +128,7 @@ export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of:
   );
 }
 
-/** Shows when and from which address a key was last used, if that was recently. */
+/** Shows when and from which address a key was last used; nothing if it was not used recently. */
 function LastUse({ of: { keyId } }: { readonly of: ApiKey }): ReactNode {
   const { data } = useQuery({
     queryKey: ['last-use', keyId],

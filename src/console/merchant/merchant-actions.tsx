@@ -65,8 +65,8 @@ function Confirm({
   readonly onClose: () => void;
 }): ReactNode {
   const client = useQueryClient();
-  // The revision that the person saw when the dialog opened. If the merchant has changed since, the API rejects the
-  // change.
+  // The revision (number of the latest change) that the person saw when the dialog opened. If the merchant was changed
+  // after it, the API rejects the change.
   const [revision] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly done: Propagation | null;

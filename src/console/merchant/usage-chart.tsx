@@ -35,8 +35,9 @@ export function UsageChart({
 }: {
   readonly rows: readonly UsageRow[];
   readonly label: string;
-  /** Milliseconds of an hour or a day, and how many of them the chart shows. */
+  /** Length of the period (hour or day) for which each bar stands, in milliseconds. */
   readonly unit: number;
+  /** Number of bars. */
   readonly count: number;
 }): ReactNode {
   const most = Math.max(1, ...rows.map(({ requests }) => requests));

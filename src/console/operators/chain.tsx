@@ -99,7 +99,7 @@ async function verifyChain(onProgress: (events: number) => void): Promise<Verdic
     onProgress(position - pruned.position);
     after = page.next;
   }
-  // New events may have followed the head meanwhile, so a later end of the chain is no break.
+  // Events could have been added after the head (newest event) was read, so a chain can end later than the head.
   return position < head.position || (position === head.position && hash !== head.hash)
     ? { brokenAt: position + 1 }
     : { events: position - pruned.position };

@@ -22,7 +22,7 @@ export interface Draft {
   readonly amount: string;
   readonly reference: string;
   readonly reason: string;
-  /** The id of the approved request, whose amount and reference must not change; null without an approval. */
+  /** The id of the approval. The amount and the reference must stay as they were approved. Null without an approval. */
   readonly approvalId: string | null;
 }
 
@@ -61,7 +61,7 @@ interface Sent {
 const idle: Sent = { isBusy: false, error: null, moved: null, isRequested: false };
 type Action = 'fund' | 'request';
 
-/** Funds a wallet. Above the limit, it requests the approval of another administrator instead. */
+/** Funds a wallet. If the amount needs the approval of another administrator, requests that approval instead. */
 export function FundWallet({
   wallet,
   me,

@@ -146,7 +146,7 @@ interface ApprovedFunding {
 
 const approvalMilliseconds = 24 * 3_600_000;
 
-/** Lists the approved fundings of a wallet that the reader has requested in the last 24 hours. */
+/** Lists a wallet's approved fundings that the signed-in person requested in the last 24 hours. */
 function ApprovedFundings({
   wallet: { id, currency },
   administratorId,

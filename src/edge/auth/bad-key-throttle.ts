@@ -12,8 +12,8 @@ export interface ThrottleLimits {
   /** A source is throttled after this many requests without an acceptable key within `windowSeconds`. */
   readonly badKeys: number;
   /**
-   * Like `badKeys`, but for all unthrottled sources together. Once they reach this number, the look-up limits apply to
-   * unknown keys from every source.
+   * Number of requests without an acceptable key within `windowSeconds`, of all unthrottled sources together. Once it
+   * is reached, the look-up limits apply to unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
@@ -49,8 +49,8 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Denials that do not reveal whether a key exists, so a throttled source may receive them. The gateway issues them
- * before the key look-up, or only for a valid key.
+ * Denials that do not reveal whether a key exists. A throttled source receives these denials instead of a 429. The
+ * gateway issues them before the key look-up, or only for a valid key.
  */
 const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
@@ -81,7 +81,7 @@ export class BadKeyThrottle implements KeyThrottle {
    * budget of keys with a valid checksum.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  /** End of the last active pause (time for which a source or all sources are throttled), on the `now` clock. */
+  /** When the latest pause ends, on the `now` clock. A pause is the time for which one source or all are throttled. */
   #quietFrom = -Infinity;
   /** Number of keys rejected without a look-up: for a wrong checksum, or because the look-up budget was used up. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
@@ -116,7 +116,7 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * True if neither a single source nor all sources together are throttled. If true, a request with a key needs no
+   * Whether neither a single source nor all sources together are throttled. If true, a request with a key needs no
    * throttle check.
    */
   get isQuiet(): boolean {
@@ -124,7 +124,8 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Whether a source's requests without an acceptable key exceed the limit per source or the total limit.
+   * Whether look-ups are limited for a source, because it or all sources together sent too many requests without an
+   * acceptable key.
    * @param source null if unknown
    */
   limits(source: string | null): boolean {
@@ -132,8 +133,8 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Wraps the key store for one request. While the source or all sources exceed their limits, look-ups of unknown keys
-   * are limited.
+   * Returns the key store for one request. While the source, or all sources together, are throttled, the returned store
+   * limits look-ups of unknown keys.
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, bearer: KeySender): Pick<KeyStore, 'find'> {
     const pauseEnd = this.#pauseOf(bearer.source) ?? this.#total.pauseEnd(this.#now());
@@ -159,7 +160,7 @@ export class BadKeyThrottle implements KeyThrottle {
 
   /**
    * Counts a request without an acceptable key.
-   * @param source null if unknown; such a request counts towards the total of all sources, but for no source
+   * @param source null if unknown; in that case, the request counts only towards the total of all sources
    */
   count(source: string | null): void {
     this.#count(source === null ? null : this.#sourceOf(source).bad);
@@ -216,8 +217,8 @@ export class BadKeyThrottle implements KeyThrottle {
 }
 
 /**
- * The number of bad requests within a time window that starts a pause, and the duration of the pause. A source is
- * throttled during its pause.
+ * A pause starts once `most` bad requests (without an acceptable key) have arrived within one time window. During its
+ * pause, a source is throttled.
  */
 interface PauseLimits {
   readonly most: number;
@@ -226,8 +227,8 @@ interface PauseLimits {
 }
 
 /**
- * Counts bad requests of one source, or of all sources together. Reaching the threshold within a window starts a pause,
- * in which the source is throttled. Reaching the threshold again during the pause extends the pause.
+ * Counts bad requests (without an acceptable key) of one source, or of all sources together. Reaching the threshold
+ * within a window starts a pause. Reaching the threshold again during the pause extends the pause.
  */
 class BadRequests {
   readonly #limits: PauseLimits;
@@ -239,7 +240,7 @@ class BadRequests {
     this.#limits = limits;
   }
 
-  /** Number of bad requests in the current window. */
+  /** Number of bad requests (without an acceptable key) in the current window. */
   get count(): number {
     return this.#count;
   }
@@ -264,13 +265,14 @@ class BadRequests {
   }
 
   /**
-   * Subtracts requests from the count of the window. A source that gets throttled no longer counts towards the total.
+   * Subtracts requests from the count of the window. Used for the total: once a source is throttled, its requests no
+   * longer count there.
    */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);
   }
 
-  /** Returns the time at which the active pause ends; null without one. If a pause has expired, resets the counters. */
+  /** Returns when the current pause ends; null without a pause. If a pause has expired, resets the counters. */
   pauseEnd(now: number): number | null {
     if (this.#pauseEndsAt === null || this.#pauseEndsAt > now) return this.#pauseEndsAt;
     this.#pauseEndsAt = null;

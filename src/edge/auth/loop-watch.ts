@@ -58,7 +58,7 @@ export class LoopWatch {
     else this.#overloaded = this.#limit > 0 && this.#slow >= slowWindows;
   }
 
-  /** Describes the overload for operators; null without overload. */
+  /** Returns why the process is overloaded, for operators; null if it is not. */
   problem(): string | null {
     return this.#overloaded ? `the event loop is ${Math.round(this.#delay)} ms late` : null;
   }

@@ -21,11 +21,11 @@ export interface StepSources extends FactSources {
   };
   /** Whether a text contains an API key, plain or encoded. */
   readonly containsKey: (text: string) => boolean;
-  /** Decides whether the next request is traced. Null if traces are not exported. */
+  /** `sample` decides whether the next request is traced. Null if traces are not exported. */
   readonly traces: { sample(): boolean } | null;
-  /** Throttles clients that send requests without an acceptable key; null without a throttle. */
+  /** The throttle for clients that send requests without an acceptable key; null without a throttle. */
   readonly throttle: KeyThrottle | null;
-  /** Limits the request rate of each merchant; null without a limit. */
+  /** The limit on the request rate of each merchant; null without a limit. */
   readonly merchantRate: RateLimit | null;
   /** The access log. `problem` returns why it cannot be written; null if it can. */
   readonly requiredLog: { problem(): string | null };
@@ -44,11 +44,11 @@ export interface KeySender {
 
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
-  /** True if no client is throttled now. If true, a request with a key needs no throttle check. */
+  /** Whether no client is throttled now. If true, a request with a key needs no throttle check. */
   readonly isQuiet: boolean;
   /**
-   * Wraps the key store for one request. While the sender or all senders are throttled, limits look-ups of unknown
-   * keys.
+   * Returns the key store for one request. While the sender, or all senders together, are throttled, the returned store
+   * limits look-ups of unknown keys.
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
   /**

@@ -20,8 +20,8 @@ import type { StepSources, WaitingClient } from './step-sources.js';
 
 /**
  * Runs the checks of a request in the order below, before its body is read. Unknown paths and methods undergo the same
- * checks, because only a caller with a valid key may learn which paths exist. The proxy (proxy/proxy.ts) then forwards
- * an accepted request, or the gateway itself responds (response/own-responses.ts).
+ * checks, because only a caller with a valid key is allowed to learn which paths exist. The proxy (proxy/proxy.ts) then
+ * forwards an accepted request, or the gateway itself responds (response/own-responses.ts).
  * @returns the rule that denies the request; null if it is accepted
  * @throws GatewayError if the request fails for a reason other than a rule
  */
@@ -46,7 +46,7 @@ export function runSteps(
   const key = presentedKey(request);
   const lookupId = key === null ? null : lookupIdOf(key, sources.pepper);
   if (key !== null && lookupId !== null) found.keyFingerprint = sources.fingerprints.of(key, lookupId);
-  // While the access log cannot be written, reject every request.
+  // While the access log cannot be written, reject every request, because each must be logged.
   requireLog(sources);
   // An overloaded process must skip the expensive steps below.
   requireCapacity(sources);
@@ -70,7 +70,7 @@ export function runSteps(
     found.keyLookup = keyLookup;
     if (keyLookup === null) found.exposedLookupId = lookupId;
     requireConnectedClient(caller, 'the key was looked up');
-    // The throttle counts a denial for its source, and may turn the denial into a 429.
+    // The throttle counts a denial for its source. For a throttled source, it can throw a 429 instead of the denial.
     if (denial !== null) {
       sources.throttle?.denied(sourceOf(address), denial);
       return denial;
@@ -79,7 +79,7 @@ export function runSteps(
     // the merchant's quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
       if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
-      // Last check: only a caller with a valid key may see errors about path, method or body length.
+      // Last check: only a caller with a valid key is allowed to see errors about path, method or body length.
       requireServable(request, place, sources.maxBodyBytes);
       return null;
     });
@@ -87,8 +87,8 @@ export function runSteps(
 }
 
 /**
- * Replaces `runSteps` for a request that arrives although an earlier response has ended its connection. The gateway
- * does not serve such a request, so its log line needs only an id.
+ * Used instead of `runSteps` for a request that arrives after an earlier response was the last one of its connection.
+ * The gateway does not serve such a request, so its log line needs only an id.
  */
 export function skipSteps(found: Findings): void {
   found.id = uniqueId();

@@ -49,8 +49,8 @@ export class ClientConnection implements ConnectionFacts {
   /** The last request received; null before the first request, or after the last one has ended cleanly. */
   #newest: Exchange | null = null;
   /**
-   * The request in progress, or the last request that was executed; null before the first, or once its data was
-   * dropped.
+   * The request in progress, or the last request that was executed. Null before the first request, and once the data of
+   * the last request was dropped.
    */
   #current: Exchange | null = null;
   #waiting = 0;
@@ -88,10 +88,10 @@ export class ClientConnection implements ConnectionFacts {
 
   /**
    * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
-   * delays only its response. If the connection then breaks, Node emits no event for the waiting request. If the
-   * gateway had already executed this request, it would get no response or log line and would never release its
-   * upstream permit. If too many requests wait, the connection closes, but only after the current response, because
-   * that may confirm a payout.
+   * delays only its response. If the connection breaks during this delay, Node emits no event for the waiting request.
+   * If the gateway had already executed the waiting request, this request would get no response or log line and would
+   * never release its permit (slot for a request in flight at the upstream). If too many requests wait, the connection
+   * closes, but only after the current response, because that response could confirm a payout.
    * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent. Such a
    *   request must not be executed (RFC 9112 9.6).
    */
@@ -105,7 +105,7 @@ export class ClientConnection implements ConnectionFacts {
     this.#waiting += 1;
     if (this.#waiting > mostWaiting && !this.#isFull) {
       this.#isFull = true;
-      // Stop reading until the current request has ended.
+      // Too many requests wait, so stop reading until the current request has ended.
       this.socket.pause();
       if (this.#current !== null) closeAfterCurrentResponse(this.#current);
     }
@@ -136,8 +136,8 @@ export class ClientConnection implements ConnectionFacts {
 const known = new WeakMap<Socket, ClientConnection>();
 
 /**
- * Creates the `ClientConnection` of a socket before its first request. Later, the socket may be closed and no longer
- * have its addresses.
+ * Creates the `ClientConnection` of a socket before its first request, because a closed socket no longer has its
+ * addresses.
  * @param bufferedBytes number of bytes of the first request that have already been read from the socket
  */
 export function openConnection(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): ClientConnection {

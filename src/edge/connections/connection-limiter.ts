@@ -14,9 +14,9 @@ export const evictionDetail =
   'the connection was evicted for a new connection: its request was not accepted yet, or the request body had not arrived';
 
 /**
- * Fraction of the connection limit. If fewer connections than this lack an accepted request, most of their clients have
- * only just connected. If one merchant holds more than half of all connections, one of its idle connections is evicted
- * before theirs.
+ * Fraction of the connection limit. If fewer connections than this lack an accepted request, their clients have most
+ * likely only just connected. In that case, they are evicted only if no merchant holds more than half of all
+ * connections.
  */
 const newcomerShare = 1 / 16;
 
@@ -35,9 +35,9 @@ export interface ConnectionCounts {
  *   has been idle, or waiting for its request body, for the longest time.
  *
  * While few connections lack an accepted request, the second rule comes first. Otherwise new connections would evict
- * each other. A connection is never evicted while its current request is accepted and complete. A trusted proxy carries
- * many clients, so the first rule does not apply to its connections. For the second rule, such a connection counts as
- * one of the merchant that it served last.
+ * each other. A connection is never evicted while its current request is accepted and has arrived completely. A trusted
+ * proxy carries many clients, so the first rule does not apply to its connections. For the second rule, such a
+ * connection counts as one of the merchant that it served last.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionCounts;
@@ -69,7 +69,7 @@ export class ConnectionLimiter {
     return this.#tables.sources.openOf(source) >= this.#limits.connectionsPerAddress;
   }
 
-  /** Admits a new connection and returns its slot. Null if no slot is free and no connection may be evicted. */
+  /** Admits a new connection and returns its slot. Null if no slot is free and no connection can be evicted. */
   admit(socket: Socket): ConnectionSlot | null {
     const tables = this.#tables;
     if (tables.open >= this.#limits.connections && !this.#makeRoom(tables)) return null;
@@ -115,7 +115,7 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   #source: Source<ConnectionSlot> | null = null;
   /** The merchant of the last accepted request; null before the first one. */
   #holder: Holder<ConnectionSlot> | null = null;
-  /** Whether the current request is accepted and complete, so that the connection may not be evicted. */
+  /** Whether the current request is accepted and has arrived completely. If so, the connection is not evicted. */
   #isInUse = false;
   #isReleased = false;
   #isEvicted = false;
@@ -148,7 +148,7 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
 
   /**
    * Called when the current request is accepted. The connection now counts for the request's merchant.
-   * @param hasBody if false, the request is complete, and the connection is not evicted before the request ends
+   * @param hasBody whether a body has yet to arrive. If not, the connection is not evicted before the request ends.
    */
   accepted(merchantId: string, hasBody: boolean): void {
     if (this.#isReleased) return;

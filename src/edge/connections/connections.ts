@@ -12,7 +12,7 @@ interface Since<Value> {
 
 /**
  * How long to wait for a client's next request during shutdown, in milliseconds. The time starts with the connect, the
- * TLS handshake, or a response that promised keep-alive. The client may be about to send a request, and an immediate
+ * TLS handshake, or a response that promised keep-alive. The client could be about to send a request, and an immediate
  * close would reset the connection.
  */
 const nextRequestMilliseconds = 1_000;
@@ -64,8 +64,9 @@ export class Connections {
   }
 
   /**
-   * Closes each connection after its next response, while new connections are still accepted. Closing an idle
-   * connection could lose a request in transit. Closing together with a response loses no request.
+   * Closes each connection after its next response. The listener continues to accept new connections. Closing an idle
+   * connection could lose a request in transit. After a response with `connection: close`, the client sends no request
+   * that could be lost.
    */
   endWithNextResponse(): void {
     this.#lastResponses = true;
@@ -117,8 +118,9 @@ export class Connections {
 }
 
 /**
- * Returns the delay before the drain closes connections, in milliseconds. If connections are open, the delay is long
- * enough for active clients to send one more request, whose response then carries `connection: close`.
+ * Returns the delay before the drain (orderly shutdown) closes connections, in milliseconds. If connections are open,
+ * the delay is long enough for active clients to send one more request, whose response then carries `connection:
+ * close`.
  */
 export function drainDelay(configuredSeconds: number, listeners: readonly Connections[]): number {
   const isInUse = listeners.some(({ size }) => size > 0);
@@ -152,8 +154,8 @@ interface Slot<Member> {
 /**
  * A set whose members change constantly. A V8 Set or Map would replace its table as it changes, and each replaced table
  * would refer to the next. Once one table is in V8's old generation, all later tables and their removed members survive
- * until a full garbage collection. With one request per connection, these collections took more than a tenth of the
- * CPU.
+ * until a full garbage collection. When each connection carried one request, these garbage collections took more than a
+ * tenth of the CPU time.
  */
 export class MemberList<Member> {
   readonly #places: Slot<Member>[] = [];

@@ -22,7 +22,7 @@ export interface PoolOptions extends IdleOptions {
   /** Maximum number of connections. Idle connections that are bound (reserved) to a merchant do not count. */
   readonly maxConnections: number;
   /**
-   * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.
+   * Whether the service reads every request body. If so, a connection that has carried a body can serve any merchant.
    */
   readonly readsBodies: boolean;
   /** Called when the service sends bytes although no request is pending. */
@@ -34,27 +34,27 @@ export interface PoolOptions extends IdleOptions {
 interface Waiting {
   readonly request: WireRequest;
   readonly reader: ResponseReader;
-  /** The connection must have been opened at this time or later; null for any connection. */
+  /** The request needs a connection that was opened at this time or later; null if it can use any. */
   readonly openedSince: number | null;
 }
 
 /** A connection that is being established. */
 interface Opening {
-  /** The request that triggered the connect. If the connect fails while this request still waits, the request fails. */
+  /** The request that triggered the connect. If the connect fails while this request waits, the request fails. */
   readonly first: Waiting;
   readonly since: number;
 }
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
-/** At least this many connections may rest (stay unused for a short time after a response). */
+/** This many connections can rest (stay unused for a short time after a response), even if fewer are in use. */
 const leastResting = 16;
-/** With this many requests in one event loop turn, no connection rests. Rests would double the connections. */
+/** If this many requests wait in one event loop turn, no connection rests: rests would double the connections. */
 const fullTurn = 8;
-/** How long each connection carries only one request after a service has sent unsolicited bytes. */
+/** How long each connection carries only one request after a service sent bytes without a pending request. */
 const distrustMilliseconds = 60_000;
 /**
- * After this time, a pending connect whose request is gone no longer counts as capacity, because it may never complete.
+ * After this time, a pending connect whose request is gone no longer counts as capacity, because it could hang forever.
  */
 const abandonedConnectMilliseconds = 1_000;
 /** Read buffer shared by all connections. Bytes that are used after the read callback must be copied. */
@@ -67,8 +67,8 @@ export class ConnectionPool {
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
   /**
-   * Connections whose response ended in this event loop turn. If the service closes one right after the response, the
-   * pool reads the close in the next turn.
+   * Connections whose response ended in this event loop turn. They are reused in a later turn, because the pool notices
+   * only in the next turn if the service has closed one right after the response.
    */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
@@ -85,7 +85,7 @@ export class ConnectionPool {
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
-      // Set explicitly: the client of the proxy plugin would not verify certificates by default.
+      // Set explicitly: the default client of the plugin @fastify/http-proxy would not verify certificates.
       rejectUnauthorized: true,
       lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
@@ -191,7 +191,7 @@ export class ConnectionPool {
     return coming;
   }
 
-  /** Whether one more connection may be opened. */
+  /** Whether the limits allow one more connection. */
   get #mayOpen(): boolean {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
@@ -206,8 +206,8 @@ export class ConnectionPool {
   }
 
   /**
-   * Closes idle connections immediately, and busy ones after their response. A busy connection may have received
-   * unsolicited bytes, too, and the pool may have taken them for a response.
+   * Closes idle connections immediately, and busy ones after their response. A busy connection could have received
+   * unsolicited bytes, too, and the pool could have taken them for a response.
    */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;

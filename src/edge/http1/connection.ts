@@ -36,8 +36,8 @@ export class ClosedBeforeResponse extends Error {
 }
 
 /**
- * How long a connection may be idle before reuse if the upstream sends no Keep-Alive header. 1 s below the 5 s default
- * of Node services.
+ * How long an idle connection can be reused if the upstream sends no Keep-Alive header. This is 1 s less than the 5 s
+ * after which Node services close it by default.
  */
 const idleMilliseconds = 4_000;
 /**
@@ -46,7 +46,9 @@ const idleMilliseconds = 4_000;
  */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
-/** Matches a 408, which a service may send before closing an idle connection (RFC 9110 15.5.9). It is no error. */
+/**
+ * Matches a 408, which a service can send before closing an idle connection (RFC 9110 15.5.9). Such a 408 is no error.
+ */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
 /** One connection to an upstream, which carries one request at a time. */
@@ -57,8 +59,8 @@ export class Connection {
   /** Whether the connection has carried a request. */
   isUsed = false;
   /**
-   * The only merchant that may use this connection, because it has carried a request body of this merchant; null for
-   * any merchant.
+   * The only merchant that is allowed to use this connection, because it has carried a request body of this merchant.
+   * Null if any merchant can use it.
    */
   boundTo: string | null = null;
   readonly #socket: Socket;
@@ -70,7 +72,7 @@ export class Connection {
   #keeps = true;
   #isRetired = false;
   /**
-   * Whether the connection is reused and no byte of the current response has arrived. If so, the upstream may have
+   * Whether the connection is reused and no byte of the current response has arrived. If so, the upstream could have
    * closed the connection before it received the request.
    */
   #mayCross = false;
@@ -100,7 +102,7 @@ export class Connection {
     });
     socket.on('end', () => {
       // The end of the connection completes a response without a length, but not if a failed write reveals a reset. In
-      // all other cases, destroy the socket: the peer may read nothing more, so pending writes would never finish.
+      // all other cases, destroy the socket: a peer that reads nothing more would never let pending writes finish.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
       this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
@@ -111,7 +113,7 @@ export class Connection {
     });
   }
 
-  /** Whether the connection has been idle for so long that the upstream may be about to close it. */
+  /** Whether the connection has been idle for so long that the upstream could be about to close it. */
   isStale(now: number): boolean {
     return now - this.idleSince >= this.#idleMilliseconds || !this.#socket.writable;
   }
@@ -178,7 +180,7 @@ export class Connection {
     if (reader === null) return; // the request was cancelled
     this.#reader = null;
     reader.onEnd();
-    // While the request is still being sent, its remaining bytes would precede the next request on the connection.
+    // If the response ends before the whole request is sent, the remaining bytes would precede the next request.
     const isSending = this.#upload !== null || this.#socket.writableLength > 0;
     if (!this.#keeps || this.#isRetired || isSending || this.#idleMilliseconds <= 0) {
       this.destroy(new Error('the response is complete and the connection cannot be reused'));
@@ -203,8 +205,9 @@ export class Connection {
   }
 
   /**
-   * Streams a body as fast as the upstream accepts it. Closes the connection if the length differs from the head. The
-   * service would read surplus bytes as another request, and would take missing bytes from the next request.
+   * Streams a body as fast as the upstream accepts it. Closes the connection if the body has another length than the
+   * head states. The service would read surplus bytes as another request, and would take missing bytes from the next
+   * request.
    */
   #send(body: Readable, framing: WireRequest['framing']): void {
     this.#upload = body;
@@ -257,7 +260,7 @@ export interface RequestHead {
   readonly headers: readonly string[];
   /** Body length in bytes, `chunked` if the length is unknown, null without a body. */
   readonly body: number | 'chunked' | null;
-  /** Whether the connection may be reused for another request. */
+  /** Whether the connection can be reused for another request. */
   readonly keepsConnection: boolean;
 }
 
@@ -274,7 +277,8 @@ const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
  * Serializes a request head as latin1, including the empty line at its end.
- * @throws Error for an invalid target or header. Node's parser has already rejected these in the client's request.
+ * @throws Error for an invalid target or header. This is a second check, after that of Node's parser on the client's
+ *   request.
  */
 export function writeRequestHead({ method, target, host, headers, body, keepsConnection }: RequestHead): string {
   if (notInTarget.test(target)) throw new Error('invalid character in the request target');

@@ -24,11 +24,11 @@ export class IdleConnections {
   readonly #options: IdleOptions;
   /** Connections that were never used. They need no rest, because no late response can arrive on them. */
   readonly #fresh: Connection[] = [];
-  /** Used connections that any merchant may use, the longest idle first. */
+  /** Used connections that can serve any merchant, the longest idle first. */
   readonly #shared: Connection[] = [];
-  /** Connections bound to a merchant, by merchant, the longest idle first. */
+  /** Connections bound to (reserved for) a merchant, by merchant, the longest idle first. */
   readonly #ofMerchant = new Map<string, Connection[]>();
-  /** The bound connections of all merchants, the longest idle first. */
+  /** The connections of all merchants that are bound (reserved), the longest idle first. */
   readonly #bound = new Set<Connection>();
 
   constructor(options: IdleOptions) {
@@ -64,8 +64,8 @@ export class IdleConnections {
    * Removes and returns a connection for a merchant's request. Of the connections whose rest (time without use after a
    * response) is over, takes the one that was used last. Surplus connections thus become stale and are closed.
    * @param now `performance.now()`
-   * @param mostResting maximum number of connections that may rest. If more are idle, the longest idle one is taken
-   *   before its rest is over. 0: no connection rests, and the most recently idle one is taken.
+   * @param mostResting maximum number of connections that are allowed to rest. If more are idle, the longest idle one
+   *   is taken before its rest is over. 0: no connection rests, and the most recently idle one is taken.
    */
   take(merchantId: string, now: number, mostResting: number): Connection | null {
     const own = this.#ofMerchant.get(merchantId);

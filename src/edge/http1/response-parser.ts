@@ -1,7 +1,7 @@
 import { memoize } from '../../policy/memoize.js';
 import { MalformedResponse, type ParserEvents, type ResponseHead, type ResponseHeaders } from './response-reader.js';
 
-/** Error for bytes after a complete response or on an idle connection. Responses may no longer match their requests. */
+/** Error for bytes between two responses. Such bytes could be taken for the response to another request. */
 export class UnsolicitedBytes extends MalformedResponse {}
 
 const lf = 10;
@@ -38,7 +38,7 @@ export class ResponseParser {
 
   /**
    * Parses received bytes. Bytes without a pending request are an error. They would be read as the start of the next
-   * response, which may belong to another merchant.
+   * response, which could belong to another merchant.
    * @throws MalformedResponse if the connection can no longer be parsed
    */
   take(bytes: Buffer): void {
@@ -280,7 +280,7 @@ function framingOf(statusCode: number, method: string, { isChunked, length }: Fr
 }
 
 /**
- * Whether bytes may follow the end of the response. Some services send a body although RFC 9112 6.3 forbids it. On a
+ * Whether bytes could follow the end of the response. Some services send a body although RFC 9112 6.3 forbids it. On a
  * reused connection, that body would be read as the response to the next request.
  */
 function mayHaveSurplusBytes(

@@ -18,7 +18,8 @@ export interface ResponseHead {
 }
 
 /**
- * Error for bytes that are not an HTTP/1.x response, or if two parsers could disagree about where the response ends.
+ * Error for bytes that are not an HTTP/1.x response, and for a response whose end two parsers could see at different
+ * places.
  */
 export class MalformedResponse extends Error {
   constructor(message: string) {
@@ -41,7 +42,7 @@ export interface UpstreamResponse {
 
 /** Receives the response to one request, or its failure. */
 export interface ResponseListener {
-  /** Called when a connection carries the request. */
+  /** Called when a connection begins to carry the request. */
   onStart(): void;
   /** Called when the response headers have arrived. */
   onHeaders(): void;
@@ -74,7 +75,7 @@ interface Cancellation {
   listen(listener: (reason: Error) => void): void;
 }
 
-/** Error if the upstream sent no data within a response body for longer than the timeout. */
+/** Error for a response body in which the upstream paused for longer than the timeout. */
 export class ResponseTimeout extends Error {}
 
 /** The connection on which a response arrives. It can be paused for backpressure. */
@@ -86,14 +87,14 @@ interface ResponseSource {
 
 /**
  * Reads one response. If the whole body arrives in the same read as the headers, the body is delivered as a string,
- * without a stream. If the response breaks off within that read, the client has received nothing and still gets an
+ * without a stream. If the response breaks off within that read, the client has received nothing, so it can get an
  * error response.
  */
 export class ResponseReader implements ParserEvents {
   readonly #target: ResponseListener;
   readonly #cancellation: Cancellation;
   readonly #timeoutSeconds: number;
-  /** Null before a connection carries the request, and after the response has ended. */
+  /** The connection that carries the request. Null before a connection carries it, and after the response has ended. */
   #connection: ResponseSource | null = null;
   #head: Pick<UpstreamResponse, 'statusCode' | 'headers'> | null = null;
   #body = '';
@@ -112,7 +113,7 @@ export class ResponseReader implements ParserEvents {
     });
   }
 
-  /** Called when `connection` carries the request. */
+  /** Called when `connection` begins to carry the request. */
   onStart(connection: ResponseSource): void {
     this.#connection = connection;
     this.#target.onStart();
@@ -225,8 +226,8 @@ class ResponseStream extends Readable {
   }
 
   /**
-   * Fails the stream if no data arrives in this event loop turn. After a stall, Node runs due timers before it reads
-   * the bytes that have arrived in the meantime.
+   * Fails the stream if no data arrives in this event loop turn. After a stall of the process, Node runs due timers
+   * before it reads the bytes that arrived during the stall.
    */
   #endIfStillSilent(seconds: number): void {
     this.#isSilent = true;

@@ -8,7 +8,10 @@ import type { Findings } from '../request/findings.js';
 import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
-/** What the gateway found out about the API key of a request: its record and the look-up result; null if unknown. */
+/**
+ * What the gateway found out about the API key of a request: its record and the look-up result. Each is null if
+ * unknown.
+ */
 export type KeyOwner = Pick<Findings, 'credential' | 'keyLookup'>;
 
 /**
@@ -99,7 +102,7 @@ const mostBeforePath = 256;
 
 /**
  * Returns the path of a target for a log or a trace, cut off where an API key begins. If the target is in absolute
- * form, a key may begin in the authority and end in the path.
+ * form, a key can begin in the authority and end in the path.
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);

@@ -21,15 +21,15 @@ export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
   /**
-   * Signs assertions (JWTs that name the merchant) for upstreams. Null if the gateway signs none, so that it has no
-   * public keys to serve.
+   * The signer of assertions (JWTs that name the merchant) for upstreams. Null if the gateway signs no assertions and
+   * so has no public keys to serve.
    */
   readonly identity: CallerIdentity | null;
 }
 
 /**
- * Operators and the orchestrator need few connections. The limit keeps other clients from using up the file
- * descriptors.
+ * Maximum number of connections, enough for operators and the orchestrator. The limit keeps other clients from using up
+ * the file descriptors.
  */
 const maxConnections = 256;
 
@@ -69,7 +69,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
     return reply.type(contentType).send(text);
   });
   if (identity !== null) {
-    // A new public key is published before the gateway signs with it, so upstreams may cache the key set for minutes.
+    // A new public key is published before the gateway signs with it, so upstreams can cache the key set for minutes.
     app.get('/.well-known/jwks.json', (_request, reply) =>
       reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
     );

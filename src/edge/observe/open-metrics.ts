@@ -97,7 +97,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
 }
 
-/** Registers the counter of keys that clients sent over plain HTTP or Tor. Third parties may have read such keys. */
+/** Registers the counter of keys that clients sent over plain HTTP or Tor. Third parties could have read such keys. */
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
@@ -107,7 +107,7 @@ export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKey
   );
 }
 
-/** Registers the metrics of the certificates in use, and whether the files on disk are valid. */
+/** Registers the metrics of the certificates in use, and a metric that shows whether the files on disk are valid. */
 export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls): void {
   metrics.showCertificates(() => endpoint.material.certificates);
   metrics.gauge(
@@ -134,7 +134,9 @@ export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): 
   );
 }
 
-/** Registers the metrics of connections, requests in flight, retried requests and unsolicited bytes. */
+/**
+ * Registers the metrics of connections, requests in flight, retried requests, and bytes sent without a pending request.
+ */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,

@@ -17,13 +17,15 @@ export interface RequestLogOptions {
     readonly requests: Pick<GatewayMetrics['requests'], 'add'>;
   };
   readonly exposedKeys: ExposedKeys;
-  /** Counts requests for the registry; null if they are not counted. */
+  /** The counter of requests for the registry; null if requests are not counted. */
   readonly usage: UsageCounter | null;
-  /** Counts requests by merchant for the metrics; null if they are not counted. */
+  /** The counters of requests by merchant, for the metrics; null if requests are not counted by merchant. */
   readonly merchants: MerchantCounts | null;
-  /** Combines requests without an acceptable key into shared log lines; null if each request has its own line. */
+  /**
+   * Combines requests without an acceptable key into one log line for several; null if each request has its own line.
+   */
   readonly sharedLines: SharedLines | null;
-  /** Null if traces are not exported. */
+  /** The exporter of traces; null if traces are not exported. */
   readonly traces: TraceExport | null;
   readonly clock: Clock;
   /** Called if the look-up of a key for a log line fails unexpectedly. */
@@ -75,7 +77,7 @@ export class RequestLog {
     sink.write(refusedLine(refused, environment, now));
   }
 
-  /** Resolves when all lines have been passed to the sink, including those that still wait for a key look-up. */
+  /** Resolves when all lines have been passed to the sink, including those that wait for a key look-up. */
   async settled(): Promise<void> {
     await Promise.all(this.#lookingUp);
     this.#options.sharedLines?.flush();
@@ -92,8 +94,8 @@ export class RequestLog {
   }
 
   /**
-   * Looks up the owner of a key that third parties may have read. Only the log line waits for this look-up; the client
-   * already has its response.
+   * Looks up the owner of a key that third parties could have read. Only the log line waits for this look-up; the
+   * client already has its response.
    */
   async #findOwner({ found, outcome }: Exchange, lookupId: string): Promise<KeyOwner> {
     try {

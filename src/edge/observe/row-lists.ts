@@ -1,12 +1,12 @@
-/**
- * A row of the table. `period` is the start of its hour or day and `firstAt` the time of its first request, both in
- * milliseconds since 1970. `place` is the index of its first counter.
- */
+/** A row of the table. Times are in milliseconds since 1970. */
 interface ListedRow<Note> {
   readonly label: string | null;
   readonly note: Note | null;
+  /** Start of the hour or day of the row. */
   readonly period: number;
+  /** Time of the first request in the row. */
   readonly firstAt: number;
+  /** Index of the row's first counter in the table. */
   readonly place: number;
 }
 

@@ -19,7 +19,7 @@ export interface SharedLinesOptions {
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
   readonly environment: string;
-  /** Counts the requests of each line for the registry; null if they are not counted. */
+  /** The counter of the requests in each line, for the registry; null if requests are not counted. */
   readonly usage: Pick<UsageCounter, 'countWithoutKey'> | null;
   /** Returns the time, in milliseconds since 1970. */
   readonly now: () => number;
@@ -32,7 +32,7 @@ export interface SharedLinesOptions {
 const mostSources = 20;
 const lineMilliseconds = 1_000;
 
-/** Outcomes that do not show whether the key is valid. The throttle does not count such requests. */
+/** Outcomes that do not show whether the key is valid. The throttle does not count requests with these outcomes. */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
   'tor_list_unavailable',
@@ -59,8 +59,9 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /**
-   * Number of shared lines, and of the requests in them, by reason. `throttled`: in the line of their throttled source.
-   * `sources`: too many throttled sources for a line each. `reserve`: the disk is nearly full.
+   * `lines`: number of shared lines. The other numbers count the requests in such lines, by reason. `throttled`: in the
+   * line of their throttled source. `sources`: too many throttled sources for a line each. `reserve`: the disk is
+   * nearly full.
    */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
@@ -194,8 +195,9 @@ interface SharedRequests {
   readonly clientIp: string | null;
   readonly sourceIp: string | null;
   readonly location: GeoLocation | null;
-  /** Arrival of the first and the last request, in milliseconds since 1970. */
+  /** Arrival of the first request, in milliseconds since 1970. */
   first: number;
+  /** Arrival of the last request, in milliseconds since 1970. */
   last: number;
   count: number;
   readonly codes: Map<string, CodeCount>;

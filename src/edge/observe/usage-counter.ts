@@ -19,14 +19,13 @@ const mostAddressesOfKey = 64;
 const mostAgentsOfKey = 16;
 const mostHostsOfMerchant = 64;
 /**
- * Maximum number of rows by address, by User-Agent and by host: each is a limit for all keys and merchants together.
+ * Maximum number of rows in each of the tables by address, by User-Agent and by host, for all keys and merchants
+ * together.
  */
 const mostRows = 250_000;
-/**
- * Maximum number of denied or failed requests whose details are kept: for all merchants, and for one merchant. The
- * details of one merchant must fit into one message to the registry.
- */
+/** Maximum number of denied or failed requests, of all merchants together, whose details are kept. */
 const mostRefusals = 2_000;
+/** Maximum number of such requests of one merchant. Their details must fit into one message to the registry. */
 const mostRefusalsOfMerchant = 20;
 const longestAgent = 256;
 const longestHost = 256;
@@ -41,7 +40,7 @@ const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyByt
 /**
  * Counts the requests of one process for the registry. A request is counted once, when its access log line is written,
  * in the hour of that line. The counts by code are exact. The memory for addresses, User-Agents, hosts and refusals is
- * bounded, so some of them may be dropped.
+ * bounded, so some of their counts can be dropped.
  */
 export class UsageCounter {
   #tally = new UsageTally();
@@ -114,13 +113,14 @@ export interface MerchantTally {
  * requests without a known key.
  */
 export class UsageTally {
-  /** Owner numbers by key id. A key that was not looked up has its look-up id (hash of the key) instead. */
+  /** The owner number of each key, by key id. For a key that was not looked up, by look-up id (hash of the key). */
   readonly owners = new Map<string, number>();
   /**
-   * The key id of each owner. `merchantIds` contains the merchant of the key. A key that was not looked up has its
-   * look-up id (hash of the key) and a null merchant. The requests without a known key have null in both lists.
+   * The key id of each owner, by owner number. For a key that was not looked up, its look-up id (hash of the key). Null
+   * for the requests without a known key, and for keys beyond `mostKeys`.
    */
   readonly ids: (string | null)[] = [null];
+  /** The merchant of each owner, by owner number; null if the key was not looked up, and where `ids` has null. */
   readonly merchantIds: (string | null)[] = [null];
   readonly merchants = new Map<string, MerchantTally>();
   /**
@@ -137,7 +137,7 @@ export class UsageTally {
   readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
   /**
    * Counters by day and by the host in Origin, Referer or Host (with the header name): refused and accepted requests.
-   * The owners are merchants.
+   * The owners of these rows are merchants, not keys.
    */
   readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
   readonly dropped = { refusals: 0, rows: 0 };
@@ -148,7 +148,7 @@ export class UsageTally {
 
   /**
    * Returns the owner number for a request without a known key.
-   * @param lookupId of a key that was not looked up; null without a key, or for a key that does not exist
+   * @param lookupId the hash of a key that was not looked up; null without a key, or for a key that does not exist
    */
   ownerNotFound(lookupId: string | null): number {
     if (lookupId === null) return withoutKey;
@@ -160,6 +160,7 @@ export class UsageTally {
   }
 
   /**
+   * Adds an owner, and returns its number. Beyond `mostKeys`, returns the number that all further keys share.
    * @param id a key id, or a look-up id (hash of a key)
    * @param merchantId the merchant of the key; null for a look-up id
    */
@@ -211,8 +212,8 @@ export class UsageTally {
   }
 
   /**
-   * Stores the details of a denied or failed request. If there is no room, they replace the oldest details of the
-   * merchant. If the merchant has no older details, they are dropped.
+   * Stores the details of a denied or failed request. If there is no room, the new details replace the merchant's
+   * oldest ones. If the merchant has no older details, the new ones are dropped.
    */
   addRefusal(merchantId: string, detail: RefusalDetail): void {
     const { refusals } = this.#merchant(merchantId);

@@ -24,8 +24,8 @@ export class UsageParts {
   }
 
   /**
-   * How many counts were dropped for lack of memory in this period. Only the first batch of the period reports the
-   * number; later batches report 0, because the registry adds up the numbers of all batches.
+   * How many counts were dropped for lack of memory in this period. Only the first batch (message to the registry) of
+   * the period reports the number; later batches report 0, because the registry adds up the numbers of all batches.
    */
   get dropped(): UsageTally['dropped'] {
     return this.#sent === 0 ? this.#tally.dropped : { refusals: 0, rows: 0 };
@@ -86,7 +86,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
     if (label !== null && at > last.at) Object.assign(last, { at, address: label, country });
   });
   if (last.at > 0) writer.lastUse(rows.lastUse, last);
-  // A client may have put its key into the header.
+  // A client could have put its key into the User-Agent header, so cut the text there.
   agents.each(owner, ({ label, period, place }) => {
     writer.agent(rows.agents, { day: period, agent: label && cutAtKey(label), count: agents.numberAt(place) });
   });

@@ -42,14 +42,17 @@ const mostKeysOfBatch = 500;
 const lateMilliseconds = 30_000;
 
 /**
- * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. Until then it may be
+ * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. Until then, it can be
  * resent, so its text never changes.
  */
 interface KeptBatch {
   readonly sequence: number;
   readonly text: string;
   readonly madeAt: number;
-  /** Resolves when the registry has replied or the send has failed; null while the batch waits to be sent (again). */
+  /**
+   * The send in progress: resolves when the registry has replied or the send has failed. Null while the batch (message
+   * with counts) is not being sent.
+   */
   sending: Promise<void> | null;
 }
 
@@ -61,16 +64,17 @@ interface Period {
 }
 
 /**
- * Sends the usage counts to the registry, once a second, in numbered batches. A batch is resent unchanged until the
- * registry has committed it to SQL. The registry counts each batch number only once, so a resent batch does no harm.
+ * Sends the usage counts to the registry, once a second, in numbered batches (messages). A batch is resent unchanged
+ * until the registry has committed it to SQL. The registry counts each batch number only once, so a resent batch does
+ * no harm.
  */
 export class UsageSender {
   readonly counter = new UsageCounter();
   readonly #options: UsageSenderOptions;
   readonly #every: number;
   /**
-   * Id under which the registry tracks which numbered batches of this process it has stored. After a rejected batch, a
-   * new id and new numbers are used, because the registry accepts no gap.
+   * Id under which the registry tracks which numbered batches (messages) of this process it has stored. After a
+   * rejected batch, a new id and new numbers are used, because the registry accepts no gap.
    */
   #process = uniqueId();
   #sequence = 0;
@@ -96,7 +100,8 @@ export class UsageSender {
   }
 
   /**
-   * How long the oldest batch of counts has waited for its acknowledgement, in milliseconds; 0 without such a batch.
+   * How long the oldest batch of counts that the registry has not acknowledged has waited, in milliseconds; 0 without
+   * one.
    */
   get delay(): number {
     const [oldest] = this.#kept;
@@ -118,8 +123,8 @@ export class UsageSender {
   }
 
   /**
-   * Sends the remaining counts, and a last batch that marks the end. The registry can still read batches from Redis
-   * after this process has ended.
+   * Sends the remaining counts, and a last batch (message) that marks the end. The registry can read batches from Redis
+   * even after this process has ended.
    * @param milliseconds maximum time to wait for the replies
    */
   async close(milliseconds: number): Promise<void> {
@@ -171,7 +176,7 @@ export class UsageSender {
     return true;
   }
 
-  /** Makes a batch without counts: a heartbeat, or the last batch, which marks the end. */
+  /** Makes a batch (message) without counts: a heartbeat that shows that this process is running, or the last batch. */
   async #keepEmpty(): Promise<void> {
     const at = this.#countedUntil;
     const dropped = { refusals: 0, rows: 0 };
@@ -215,7 +220,7 @@ export class UsageSender {
   }
 
   /**
-   * Drops the batches that the registry has stored.
+   * Drops the batches (messages with counts) that the registry has stored.
    * @param sequence number of the last batch that the registry has committed to SQL
    */
   #stored(sequence: number): void {
@@ -226,8 +231,9 @@ export class UsageSender {
   }
 
   /**
-   * Drops all unacknowledged batches, because the registry will never accept one of them. The registry stores batches
-   * in the order of their numbers, without gaps. So the next batch starts again with number 1, under a new process id.
+   * Drops all batches (messages) that are not acknowledged, because the registry will never accept one of them. The
+   * registry stores batches in the order of their numbers, without gaps. So the next batch starts again with number 1,
+   * under a new process id.
    */
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;

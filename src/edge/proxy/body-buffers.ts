@@ -17,8 +17,8 @@ interface Share {
 
 /**
  * The memory for request bodies that have not arrived completely, shared by all upstreams of a process. A single
- * merchant may use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest body.
- * Bodies of honest clients arrive quickly, so the oldest body is a slow upload.
+ * merchant is allowed to use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest
+ * body. Bodies of honest clients arrive quickly, so the oldest body is a slow upload.
  * A request whose body is buffered here has no permit (slot at the upstream) yet, so the service has not seen it.
  * Bodies of requests with a permit do not count here, because the number of permits limits them.
  */
@@ -49,8 +49,8 @@ export class BodyBuffers {
   }
 
   /**
-   * Counts more bytes for a buffered request body. Above the limit, refuses the request with the oldest body of the
-   * merchant that uses the most memory. This may be the given body.
+   * Counts more bytes for a buffered request body. Above the limit, takes the merchant that uses the most memory, and
+   * refuses the request of this merchant's oldest body. That can be the given body.
    */
   grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);
@@ -76,7 +76,7 @@ export class BodyBuffers {
     if (share.bodies.size === 0) this.#shares.delete(body.merchantId);
   }
 
-  /** Returns the merchant's bodies that use the most memory; in a tie, the bodies that just grew. */
+  /** Returns the bodies of the merchant that uses the most memory; in a tie, of the merchant whose body just grew. */
   #largest(grown: Share): Share {
     let largest = grown;
     for (const share of this.#shares.values()) if (share.bytes > largest.bytes) largest = share;

@@ -3,7 +3,9 @@ import { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
-/** A request takes a permit (slot at the upstream) once its whole body has arrived, or more bytes of it than this. */
+/**
+ * A request takes a permit (slot at the upstream) once its whole body, or more than this number of bytes, has arrived.
+ */
 const bufferedBytes = 65_536;
 const nothing = Buffer.alloc(0);
 

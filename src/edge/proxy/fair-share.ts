@@ -1,8 +1,8 @@
 import { GatewayError } from '../request/errors.js';
 
-/** How long another merchant's request makes the permits contended (limited per merchant), in milliseconds. */
+/** How long permits (slots at the upstream) are shared out after another merchant's request, in milliseconds. */
 const contentionMilliseconds = 60_000;
-/** Under contention, a merchant may hold at most this many times as many permits as are free. */
+/** While permits are shared out, a merchant gets no more if it holds this many times as many as are free. */
 const shareOfFree = 3;
 
 interface Requester {
@@ -11,10 +11,10 @@ interface Requester {
 }
 
 /**
- * Hands out the permits (slots) for requests in flight at one upstream. A merchant without competition may take all
- * permits. If another merchant has requested a permit within the last minute, a merchant may hold at most three times
- * as many permits as are free. One busy merchant then gets at most three quarters of the permits, and two get three
- * sevenths each. One permit always stays free for a merchant that has no permit yet.
+ * Hands out the permits (slots) for requests in flight at one upstream. A merchant without competition can take all
+ * permits. If another merchant has requested a permit within the last minute, a merchant gets no further permit while
+ * it holds at least three times as many permits as are free. One busy merchant then gets at most three quarters of the
+ * permits, and two get three sevenths each. A merchant that holds no permit can take any free permit.
  */
 export class FairShare {
   readonly #places: number;
@@ -36,7 +36,7 @@ export class FairShare {
   }
 
   /**
-   * Takes a permit and returns the function that releases it.
+   * Takes a permit (slot for a request in flight) and returns the function that releases it.
    * @throws GatewayError upstream_busy if no permit is available to the merchant
    */
   take(merchantId: string): () => void {
@@ -73,7 +73,9 @@ export class FairShare {
     this.#latest = { merchantId, at: this.#now() };
   }
 
-  /** Whether a merchant other than the latest one has requested a permit within `contentionMilliseconds`. */
+  /**
+   * Whether permits are contended: another merchant than the latest has requested one within `contentionMilliseconds`.
+   */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;
   }

@@ -23,17 +23,19 @@ import type { Upstream } from './upstream.js';
 export interface ProxyOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   readonly timeouts: ResponseTimeouts;
-  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
+  /** The signer of assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
 }
 
 /**
- * Symbol under which the headers object contains the upstream request, because the plugin passes only headers to its
- * HTTP client.
+ * The property of the headers object that holds the upstream request. The plugin @fastify/http-proxy passes only
+ * headers to its HTTP client, so the request travels with them.
  */
 const forwarded = Symbol('forwarded request');
 
-/** Options that the plugin passes to its HTTP client. The gateway uses only the headers. */
+/**
+ * Options that the plugin @fastify/http-proxy passes to its HTTP client. The gateway's client reads only the headers.
+ */
 interface PluginRequest {
   readonly headers: { readonly [forwarded]: ForwardedRequest };
 }
@@ -128,7 +130,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * Sends the request, with a signed assertion (JWT that names the merchant) if configured. Calls the callback once.
+   * Sends the request, with a signed assertion (JWT that names the merchant) if configured. Calls the callback once,
+   * with the response or an error.
    */
   send(callback: Callback): void {
     this.#callback = callback;
@@ -215,7 +218,7 @@ function respond(reply: FastifyReply, { response }: ForwardedResponse, timeouts:
   }
 }
 
-/** Streams a response to the client while the upstream is still sending it. */
+/** Streams a response to the client while the upstream sends it. */
 function passOnInPieces(
   reply: FastifyReply,
   body: Readable,
@@ -278,8 +281,8 @@ function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderLis
 
 /**
  * Returns headers with the caller's identity, address and protocol as verified by the gateway. An upstream has no other
- * reliable source for them. These headers precede the client's headers, because a service with a header limit silently
- * drops the last headers. Node does so after 1,000.
+ * reliable source for these facts. These headers precede the client's headers, because a service with a header limit
+ * silently drops the last headers. Node does so after 1,000.
  */
 function identityHeaders({ id, facts, credential, trace }: Findings, host: string): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');

@@ -91,8 +91,8 @@ export class UploadMeter extends Transform {
 const windowSeconds = 5;
 
 /**
- * Measures whether a client sends its body fast enough. Only seconds in which the upload waits for the client count,
- * because the client cannot send during backpressure from the service.
+ * Measures whether a client sends its body fast enough. Counts only the seconds in which the upload waits for the
+ * client, because the client cannot send during backpressure from the service.
  */
 export class BodyRate {
   readonly #bytesPerSecond: number;

@@ -15,7 +15,7 @@ export interface UpstreamOptions {
   /** Maximum number of idle connections that are bound to (reserved for) one merchant each. */
   readonly boundIdle: number;
   /**
-   * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.
+   * Whether the service reads every request body. If so, a connection that has carried a body can serve any merchant.
    */
   readonly readsBodies: boolean;
   /** PEM of the CA that signed the upstream's certificate; null for Node's default CAs. */
@@ -54,7 +54,9 @@ export interface UpstreamRequest {
   bodyAtHand(): Buffer | null;
   /** Whether the body is complete. Checked at the end of the stream, so that a truncated body is not accepted. */
   bodyIsWhole(): boolean;
-  /** Called when a connection carries the request. From then on, the service may have executed the request. */
+  /**
+   * Called when a connection begins to carry the request. From then on, the service could have executed the request.
+   */
   onStart(): void;
   /** Called when a streamed body is no longer read, because it is complete or the request has failed. */
   onUploadEnd(): void;

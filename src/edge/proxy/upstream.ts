@@ -13,9 +13,9 @@ import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
 /**
  * One upstream: its connection pool, its permits (slots for requests in flight) and its timeout. A request takes a
- * permit once its whole body, or more than 64 KiB of it, has arrived. A write is sent at most once, because the service
- * may have executed it even if the connection broke. A read is retried once if a reused connection ended before the
- * first byte of its response.
+ * permit once its whole body, or more than 64 KiB of it, has arrived. A write (any method other than GET and HEAD) is
+ * sent at most once, because the service could have executed it even if the connection broke. A read is retried once if
+ * a reused connection ended before the first byte of its response.
  */
 export class Upstream {
   readonly #to: CallTo;
@@ -70,7 +70,8 @@ export class Upstream {
 
   /**
    * Sends a request and reports its response or failure to its callbacks.
-   * @throws GatewayError upstream_busy if no permit is available; no callback is called then
+   * @throws GatewayError upstream_busy if no permit (slot at the upstream) is available; in that case, no callback is
+   *   called
    */
   send(request: UpstreamRequest): void {
     const { body } = request;
@@ -89,7 +90,7 @@ export class Upstream {
     });
   }
 
-  /** @throws GatewayError upstream_busy if no permit is available */
+  /** @throws GatewayError upstream_busy if no permit (slot at the upstream) is available */
   #start(request: UpstreamRequest, begin: Buffer | null, rest: Readable | null): void {
     new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start(begin, rest);
   }
@@ -185,7 +186,7 @@ class UpstreamCall implements ResponseListener {
     this.#request.failed(asGatewayError(this.#to.name, error));
   }
 
-  /** Whether the request may be retried. A read without a body is idempotent, so a retry is safe (RFC 9110 9.2.2). */
+  /** Whether the request can be retried. A read without a body is idempotent, so a retry is safe (RFC 9110 9.2.2). */
   #mayBeRepeated(): boolean {
     const { method, body, cancellation } = this.#request;
     return !this.#isRepeated && accessOf(method) === 'read' && body === null && cancellation.reason === null;

@@ -3,7 +3,7 @@ import type { IpAddress } from '../../policy/ip-address.js';
 
 /**
  * The slot of a connection within the connection limits of its listener. Requests report their progress to the slot,
- * which determines whether the connection may be evicted.
+ * which determines whether the connection can be evicted.
  */
 export interface ConnectionPermit {
   /** The socket to close on eviction. Over TLS, this is the TLS socket, once it exists. */
@@ -14,7 +14,7 @@ export interface ConnectionPermit {
   requestBegan(): void;
   /**
    * Called when the current request is accepted.
-   * @param hasBody whether the body of the request still has to arrive
+   * @param hasBody whether the request has a body that has not arrived yet
    */
   accepted(merchantId: string, hasBody: boolean): void;
   /** Called when the body of an accepted request has arrived, or enough of the body to start forwarding. */
@@ -38,9 +38,9 @@ export interface ConnectionFacts {
   /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
-   * Whether forwarding headers count on this connection, provided that `remote` is a trusted proxy. False if the PROXY
-   * header has no address: in that case, `remote` is the load balancer, and the unknown client could forge its address
-   * with X-Forwarded-For.
+   * Whether forwarding headers on this connection are trusted, provided that `remote` is a trusted proxy. False if the
+   * PROXY header has no address: in that case, `remote` is the load balancer, and the unknown client could forge its
+   * address with X-Forwarded-For.
    */
   readonly mayForward: boolean;
   /** The slot of the connection in the limits of its listener; null without a listener. */

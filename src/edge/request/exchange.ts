@@ -65,7 +65,7 @@ export class Exchange {
       const reason = reasonOf();
       this.outcome = 'client_closed';
       this.detail ??= reason;
-      // A disconnect cancels only reads. A write continues, because it may already have taken effect upstream.
+      // A disconnect cancels only reads. A write continues, because it could already have taken effect upstream.
       if (this.found.facts?.access === 'read') {
         this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client disconnected'));
       }
@@ -74,7 +74,7 @@ export class Exchange {
     this.#end();
   }
 
-  /** Whether the request is both decided and closed. Until then, its merchant or its outcome may be unknown. */
+  /** Whether the request is both decided and closed. Until then, its merchant or its outcome can be unknown. */
   get over(): boolean {
     return this.#decided && this.#closed;
   }

@@ -13,7 +13,7 @@ import type { TraceContext } from './trace-context.js';
 export class Findings {
   /** The value of `x-request-id`; empty before the first step. */
   id = '';
-  /** Null if unknown or not yet resolved. */
+  /** The client's address; null if it is unknown or not resolved yet. */
   clientAddress: IpAddress | null = null;
   trace: TraceContext | null = null;
   /** The fingerprint (HMAC) that is logged instead of the key; null without a key or without a secret for the HMAC. */
@@ -30,7 +30,7 @@ export class Findings {
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
   /**
-   * Look-up id of the key in a request that was denied before the key look-up; otherwise null. Third parties may have
+   * Look-up id of the key in a request that was denied before the key look-up; otherwise null. Third parties could have
    * read the key, for example over plain HTTP.
    */
   exposedLookupId: string | null = null;

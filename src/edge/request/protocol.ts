@@ -12,8 +12,9 @@ export interface HeadLimits {
 
 const versions: readonly string[] = ['1.0', '1.1'];
 /**
- * A valid Host value: registered name, IPv4 address or IP literal, with an optional port (RFC 3986 3.2.2 and 3.2.3).
- * RFC 3986 also allows commas in a name, but a recipient that joins repeated headers with commas would see two hosts.
+ * Matches a valid Host value: registered name, IPv4 address or IP literal, with an optional port (RFC 3986 3.2.2 and
+ * 3.2.3). RFC 3986 also allows commas in a name, but a recipient that joins repeated headers with commas would see two
+ * hosts.
  */
 const hostForm =
   /^(?:[A-Za-z0-9\-._~!$&'()*+;=]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\])(?::(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])?)?$/;

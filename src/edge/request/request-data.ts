@@ -42,7 +42,7 @@ export class RequestData {
 
 /** Matches most paths. Decoding or normalizing does not change such a path. */
 const plainPath = /^(?:\/[\w-]+)+$/;
-/** All characters that RFC 3986 3.3 allows in a path. */
+/** Matches a path that contains only characters that RFC 3986 3.3 allows. */
 const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
 /**
  * Matches a segment that is empty, `.` or `..`, even if its dots are percent-encoded or followed by `;` parameters.
@@ -50,8 +50,8 @@ const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
  */
 const climbingSegment = /\/(?:(?:\.|%2e){0,2}(?:[/;]|%3b)|(?:\.|%2e){1,2}$)/i;
 /**
- * Matches percent-encoded control characters, `/`, `\` and `%`. Services may split a segment at them; an encoded `%`
- * could be decoded twice.
+ * Matches percent-encoded control characters, `/`, `\` and `%`. Some services split a segment at these characters; an
+ * encoded `%` could be decoded twice.
  */
 const splittingOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25)/i;
 
@@ -60,11 +60,11 @@ export interface RequestTarget {
   /** Scheme in lower case, and host with port, of a target in absolute form; null for a target in origin form. */
   readonly absolute: { readonly scheme: string; readonly authority: string } | null;
   readonly path: string;
-  /** Includes the leading `?`; empty without a query. */
+  /** The query with its leading `?`; empty without a query. */
   readonly query: string;
 }
 
-/** A target in absolute form: `https://host:port/path?query`. A server must accept it (RFC 9112 3.2.2). */
+/** Matches a target in absolute form: `https://host:port/path?query`. A server must accept it (RFC 9112 3.2.2). */
 const absoluteForm = /^(https?):\/\/([^/?#]*)(.*)$/i;
 
 /** Splits a request target into scheme and authority (absolute form only), path and query. */
@@ -176,7 +176,7 @@ export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHead
 }
 
 /**
- * Alternating header names and values; a value may be an array. Building header objects by spread would cost as much as
+ * Alternating header names and values; a value can be an array. Building header objects by spread would cost as much as
  * all checks of a request, and V8 would store a hidden class for each object.
  */
 export type HeaderList = (string | string[])[];

@@ -14,7 +14,7 @@ export interface FactSources {
   readonly environment: Environment;
   readonly trustedProxies: IpRanges;
   readonly torExits: Pick<TorExits, 'has' | 'digest'>;
-  /** Null if no GeoIP database is configured. */
+  /** The GeoIP databases; null if no database is configured. */
   readonly geoIp: GeoIp | null;
   readonly clock: Clock;
 }

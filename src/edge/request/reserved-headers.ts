@@ -24,7 +24,7 @@ const hopByHopNames: ReadonlySet<string> = new Set([
  * these headers because they expect the proxy in front to set them, and this gateway is that proxy.
  */
 export const reservedNames: readonly string[] = [
-  // Identity of the caller: only values that the gateway has verified may reach a service.
+  // Identity of the caller: a service must receive only values that the gateway has verified.
   ...['x-api-key', 'x-merchant-*', 'x-gateway-*', 'x-request-id'],
   // Services would read a user name from these headers, but the gateway authenticates only merchants.
   ...['remote-*', 'x-remote-*', 'x-auth-request-*', 'x-authenticated-*', 'x-webauth-*'],
@@ -66,7 +66,7 @@ const noNames: ReadonlySet<string> = new Set();
 
 /**
  * Filters the headers of a client's request for the upstream. Drops reserved headers, hop-by-hop headers and headers
- * that Connection names, in every spelling that a service may treat as equal.
+ * that Connection names, in every spelling that a service could treat as equal.
  * @param forwarded the list to append to
  * @returns alternating names and values
  */
@@ -88,8 +88,8 @@ export function forwardableHeaders(rawHeaders: readonly string[], forwarded: str
 const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9]/g, '-'));
 
 /**
- * Whether a client header may be forwarded, judged by its name alone. Headers that the Connection header names are
- * filtered separately.
+ * Whether a client header is forwarded, judged by its name alone. Headers that the Connection header names are filtered
+ * separately.
  */
 const isForwardable = memoize(mostNames, (name) => {
   if (name.toLowerCase() === 'content-length') return true; // the actual body framing; other spellings are dropped

@@ -7,7 +7,7 @@ interface Route {
   readonly path: string;
   /** Name of the upstream. Null if the gateway itself responds; such a route matches only this exact path. */
   readonly upstream: string | null;
-  /** The resource that the permissions of a key must cover; null if any accepted key may use the route. */
+  /** The resource that the permissions of a key must cover; null if any accepted key gives access to the route. */
   readonly resource: string | null;
   readonly methods: readonly string[];
 }
@@ -45,11 +45,9 @@ const ownMethods: readonly string[] = ['GET', 'HEAD'];
 
 /** A node in the trie of all paths with a route. Each level holds one path segment. */
 interface Node {
-  /**
-   * Child nodes by path segment. `nextFolded` has the same nodes by the result of `foldSegment`. Segments with the same
-   * result share one node.
-   */
+  /** Child nodes by path segment. */
   readonly next: Map<string, Node>;
+  /** The same child nodes by the result of `foldSegment`. Segments with the same result share one node. */
   readonly nextFolded: Map<string, Node>;
   /**
    * Routes that end at this node, with their full path. Several routes can end here if their paths differ only in
@@ -68,7 +66,7 @@ const ambiguous: PathProblem = {
   reason: 'the path has characters (such as %2F, %2E, ; or //) that an upstream may read as other segments',
 };
 
-/** Characters of a path segment that a service may decode, cut off or convert. */
+/** Matches characters of a path segment that a service could decode, cut off or convert. */
 const notPlain = /[%;\u0080-\uffff]/;
 
 /**

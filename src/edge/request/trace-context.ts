@@ -16,7 +16,7 @@ export interface TraceContext {
   readonly taken: boolean;
 }
 
-/** A traceparent of version 00 or later. Later versions may append fields, which the gateway ignores. */
+/** Matches a traceparent of version 00 or later. Later versions can append fields, which the gateway ignores. */
 const traceparentForm = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
 const notSampled = '00';
 const sampled = '01';

@@ -11,8 +11,8 @@ export interface ResponseTimeouts {
 }
 
 /**
- * Limits the duration of a response. Otherwise a client that reads nothing, or only a byte now and then, would hold an
- * upstream connection forever.
+ * Limits the duration of a response. Otherwise a client that reads nothing, or only one byte every few minutes, would
+ * hold an upstream connection forever.
  */
 export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: ResponseTimeouts): void {
   const { response } = exchange;
@@ -20,7 +20,7 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
   response.setTimeout(stallMilliseconds, () => {
     if (hasUnsentBytes(exchange)) abortResponse(response);
   });
-  // The timeout belongs to the socket. Clear it after the response, because the next request on this socket may wait
+  // The timeout belongs to the socket. Clear it after the response, because the next request on this socket could wait
   // longer for its upstream. This listener must run before Node sets the keep-alive timeout.
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
@@ -40,8 +40,8 @@ const checkMilliseconds = 1_000;
 
 /**
  * Aborts the response if a client has half-closed its TLS connection and then reads nothing for a second. If a client
- * resets the connection while TLS writes session tickets, Node sees only a half-close. Later writes then stay in the
- * TLS layer forever.
+ * resets the connection while TLS writes session tickets, Node sees only a half-close. In that case, later writes stay
+ * in the TLS layer forever.
  */
 function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
@@ -56,7 +56,7 @@ function endWhenStuck(response: ServerResponse): void {
   });
 }
 
-/** Whether part of the response is still in Node's write buffers. */
+/** Whether Node's write buffers contain a part of the response that has not been sent yet. */
 export function hasUnsentBytes({ response }: Exchange): boolean {
   return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }

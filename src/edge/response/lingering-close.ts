@@ -6,8 +6,8 @@ import { TLSSocket } from 'node:tls';
 /** The largest request body, in bytes, that is discarded to keep the connection alive. */
 const maxDroppedBytes = 65_536;
 /**
- * How long a connection stays open after its client must stop sending, in milliseconds. This gives the client time to
- * read its response.
+ * How long a connection stays open once its client is no longer allowed to send, in milliseconds. This gives the client
+ * time to read its response.
  */
 const lingerMilliseconds = 2_000;
 const checkMilliseconds = 250;
@@ -21,7 +21,7 @@ export interface UploadLimits {
 /**
  * If a response precedes the end of a large request body, closes the connection after the response. After an immediate
  * close, the kernel would reset the connection because of unread bytes, and the client would lose the error response.
- * The close therefore lingers: the upload may continue within its limits, because most clients read the response only
+ * The close therefore lingers: the upload can continue within its limits, because most clients read the response only
  * after sending the whole body.
  * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
@@ -45,9 +45,8 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
 }
 
 /**
- * Makes a response the last one of its connection, followed by a lingering close (which leaves the client time to
- * read).
- * @param mayContinue whether the client may still send; called repeatedly until it returns false
+ * Makes a response the last one of its connection. A lingering close follows, which leaves the client time to read.
+ * @param mayContinue whether the client is allowed to continue sending; called repeatedly until it returns false
  */
 export function closeAfterResponse({ request, response }: Exchange, mayContinue: () => boolean = () => false): void {
   response.shouldKeepAlive = false;
@@ -59,8 +58,8 @@ export function closeAfterResponse({ request, response }: Exchange, mayContinue:
 }
 
 /**
- * Closes a connection whose client may still be sending. Leaves the client time to read what was written.
- * @param mayContinue whether the client may still send; called repeatedly until it returns false
+ * Closes a connection whose client could be sending at present. Leaves the client time to read what was written.
+ * @param mayContinue whether the client is allowed to continue sending; called repeatedly until it returns false
  */
 export function lingeringClose(socket: Socket, mayContinue: () => boolean = () => false): void {
   socket.end();

@@ -7,7 +7,7 @@ import { sendResponse } from './whole-response.js';
 import { denialOf, type DenialCode } from '../../policy/decision-table.js';
 
 /**
- * Protocol errors that close the connection, because client and gateway may disagree about where the next request
+ * Protocol errors that close the connection, because client and gateway could disagree about where the next request
  * begins.
  */
 const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([

@@ -9,7 +9,7 @@ const joinedBytes = 16_384;
 /**
  * Writes the response head directly with Node. Fastify would copy the headers three times and add a missing content
  * type.
- * @throws TypeError for an invalid header; then nothing is sent
+ * @throws TypeError for an invalid header; in that case, nothing is sent
  */
 function writeHead(reply: FastifyReply, status: number, headers: HeaderList): void {
   const { exchange } = reply.request;
@@ -22,7 +22,7 @@ function writeHead(reply: FastifyReply, status: number, headers: HeaderList): vo
 /**
  * Sends a complete response.
  * @param body latin1 text, one character per byte; a small body is sent in one write with the headers
- * @throws TypeError for an invalid header; then nothing is sent
+ * @throws TypeError for an invalid header; in that case, nothing is sent
  */
 export function sendResponse(reply: FastifyReply, status: number, headers: HeaderList, body: string): void {
   writeHead(reply, status, headers);
@@ -35,8 +35,8 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
     return;
   }
   // End the response only after the body is written. Otherwise Node would write an empty chunk after the body, and two
-  // writes cost more than one. TLS reports a completed write only later, so over TLS the write callback ends the
-  // response.
+  // writes cost more than one. TLS reports a completed write only in a later event loop turn, so over TLS the write
+  // callback ends the response.
   const isReportedLater = exchange.data.connection.tls !== null;
   const end = (error?: Error | null): void => {
     if (!error) response.end();

@@ -42,10 +42,10 @@ export type RefusedConnection = (typeof refusedConnections)[number];
 /** Dependencies of a listener's server. */
 export interface ServerOptions {
   readonly limits: ConnectionLimits;
-  /** Null for a plain HTTP listener. */
+  /** The TLS settings of the listener; null if it serves plain HTTP. */
   readonly tls: TlsEndpoint | null;
   /**
-   * Peers that may connect and must begin each connection with a PROXY protocol header; null without PROXY protocol.
+   * The only peers that are allowed to connect, each time with a PROXY protocol header. Null without PROXY protocol.
    */
   readonly proxyProtocolFrom: IpRanges | null;
   /** Trusted proxies. The connection limit per address does not apply to them, because they carry many clients. */
@@ -59,7 +59,7 @@ export interface ServerOptions {
  * Creates the server of a listener. Each connection passes an optional PROXY protocol header and optional TLS before
  * HTTP/1.1. A single HTTP server accepts the TCP connections, and handles their requests after these steps. HTTP/2 is
  * not offered, because Node silently drops HTTP/2 header fields with invalid values. A proxy in front of the gateway
- * may offer HTTP/2.
+ * can offer HTTP/2 to its clients.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, connections, onRefusedConnection } = options;
@@ -108,9 +108,7 @@ class GuardedServer extends Server {
     this.#guard = guard;
   }
 
-  /**
-   * Starts HTTP on a connection. Node documents that a caller may emit 'connection' to pass a socket to an HTTP server.
-   */
+  /** Starts HTTP on a connection. Emitting 'connection' is Node's documented way to pass a socket to an HTTP server. */
   serve(socket: Socket): void {
     super.emit('connection', socket);
   }
@@ -227,8 +225,8 @@ const nodeMethods: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';
 
 /**
- * Returns the method to route by. A method that Node does not list, such as those of RTSP, becomes TRACE, which the
- * gateway never proxies. Otherwise Fastify would respond to it without running any hook.
+ * Returns the method to route by. Methods that Node does not list, such as those of RTSP, become TRACE, which the
+ * gateway never proxies. Otherwise Fastify would respond to these methods without running any hook.
  */
 function servedMethod(method: string | undefined): string {
   return method !== undefined && nodeMethods.has(method) ? method : unproxiedMethod;
@@ -236,7 +234,7 @@ function servedMethod(method: string | undefined): string {
 
 /**
  * Serves a CONNECT request like any other request, so it never opens a tunnel. Node passes only a bare socket, which an
- * earlier response may still use. A second response on that socket would throw and end the process, so the CONNECT
+ * earlier response could be using. A second response on that socket would throw and end the process, so the CONNECT
  * waits for the earlier request.
  */
 function serveConnect(request: http.IncomingMessage, handler: RequestListener): void {

@@ -35,19 +35,19 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
-  /** Signs assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
+  /** The signer of assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
-  /** Null for a plain HTTP listener. */
+  /** The TLS settings of the listener; null if it serves plain HTTP. */
   readonly tls: TlsEndpoint | null;
   /** Headers that the gateway adds to every response of this listener. */
   readonly ownHeaders: Readonly<Record<string, string>>;
   /**
-   * Peers that may connect and must begin each connection with a PROXY protocol header; null without PROXY protocol.
+   * The only peers that are allowed to connect, each time with a PROXY protocol header. Null without PROXY protocol.
    */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Records each request once: when it was completed or aborted, or when the HTTP parser rejected it. */
+  /** The log that records each request once: when it was completed or aborted, or when the HTTP parser rejected it. */
   readonly requestLog: { ended(exchange: Exchange): void; refused(refused: RefusedRequest): void };
   /** Called for each connection that was closed before its first request. */
   readonly onRefusedConnection: (why: RefusedConnection) => void;

@@ -14,7 +14,7 @@ export interface RefusedRequest {
   readonly code: GatewayErrorCode;
   readonly status: number;
   readonly detail: string;
-  /** Null if the connection is already closed. */
+  /** The peer's address; null if the connection is already closed. */
   readonly remote: IpAddress | null;
 }
 

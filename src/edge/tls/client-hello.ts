@@ -11,8 +11,8 @@ const preSharedKey = 41;
 const sessionTicket = 35;
 
 /**
- * Whether a ClientHello offers to resume a session. The offer is not verified: the session may turn out to be invalid
- * in the handshake.
+ * Whether a ClientHello offers to resume a session. The offer is not verified: in the handshake, the session can turn
+ * out to be invalid.
  * @param bytes the first bytes of a connection
  * @returns null if more bytes are needed; false also for bytes that are not a ClientHello in one record
  */

@@ -27,7 +27,7 @@ const reservedShare = 0.25;
  * and each one blocks the event loop for a millisecond. A connection counts when it begins, because a failed handshake
  * costs as much as a successful one. A resumed session costs less, so it is refunded.
  * The last quarter of a burst is reserved for clients that offer to resume a session, so that other clients at the same
- * address cannot lock them out. The ClientHello is inspected only once the burst is down to this reserve. Trusted
+ * address cannot lock them out. The ClientHello is inspected only while no more than this reserve is left. Trusted
  * proxies carry many clients and are exempt.
  */
 export class HandshakeRate {

@@ -5,7 +5,7 @@ import type { TlsSettings } from '../../tls/secure-contexts.js';
 import type { TlsMaterial } from '../../tls/tls-material.js';
 import type { ConnectionOrigin } from '../request/connection-facts.js';
 
-/** TLS settings other than the certificate and key files, and the handshake timeout. */
+/** The handshake timeout, and the TLS settings other than the certificate and key files. */
 export interface TlsEndpointSettings extends TlsSettings {
   readonly handshakeTimeoutSeconds: number;
 }
@@ -35,7 +35,7 @@ export class TlsEndpoint extends TlsCredentials {
       ...this.contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
       ALPNProtocols: ['http/1.1', 'http/1.0'],
-      // Set only for several certificates, because Node suspends each handshake for this callback.
+      // Set only if there are several certificates, because Node suspends each handshake for this callback.
       ...(this.material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
           done(null, this.contexts.find(serverName));

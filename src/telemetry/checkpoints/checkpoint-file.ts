@@ -6,12 +6,12 @@ import type { CheckpointDestination } from './checkpoint-log.js';
 
 const lineEnd = 0x0a;
 /**
- * Opens the file for reading, too, to check whether its last line is complete. O_NONBLOCK: opening a FIFO would
- * otherwise wait for another process.
+ * Flags for opening the file. It is opened for reading too, to check whether its last line is complete. Without
+ * O_NONBLOCK, opening a FIFO would wait for another process.
  */
 const appending = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Appends checkpoints to a file, one JSON object per line. Several processes may write to the file. */
+/** Appends checkpoints to a file, one JSON object per line. Several processes can write to the same file. */
 export class CheckpointFile implements CheckpointDestination {
   readonly name: string;
 

@@ -21,7 +21,7 @@ export interface CheckpointDestination {
 
 /** How checkpoints are signed and where they are stored. */
 export interface CheckpointLogOptions {
-  /** Signs checkpoints with the long-lived key of this gateway. */
+  /** The signer of checkpoints with the long-lived key of this gateway. */
   readonly instance: NoteSigner;
   /** The destinations that store checkpoints, in addition to the registry. */
   readonly places: readonly CheckpointDestination[];
@@ -38,7 +38,10 @@ export interface CheckpointLogOptions {
 
 /** The state of all checkpoints of a process. */
 export interface CheckpointStatus extends QueueStatus {
-  /** The state of the registry's receipts; null if the configuration requests no receipts. */
+  /**
+   * The state of the receipts (the registry's signatures that it stored checkpoints); null if no receipts are
+   * requested.
+   */
   readonly receipts: ReceiptStatus | null;
 }
 
@@ -68,7 +71,8 @@ export class CheckpointLog {
   }
 
   /**
-   * Combines the states of all destinations: their problems, the number of stored checkpoints, and the greatest age.
+   * Combines the states of all destinations: their problems, the number of stored checkpoints, and the greatest age of
+   * a destination's newest stored checkpoint.
    */
   get status(): CheckpointStatus {
     const places = this.#places.map(({ name, queue }) => ({ name, ...queue.status }));
@@ -98,8 +102,8 @@ export class CheckpointLog {
   }
 
   /**
-   * Waits until the registry has signed a receipt for the first checkpoint, but no longer than a timeout. Does not wait
-   * if no receipts are requested.
+   * Waits until the registry has signed a receipt (that it stored the checkpoint) for the first checkpoint, but no
+   * longer than a timeout. Does not wait if no receipts are requested.
    */
   async register(): Promise<void> {
     await this.#receipts?.register();

@@ -23,7 +23,7 @@ export interface QueueStatus {
   /** How many checkpoints the destination (file, server or registry) has stored. */
   readonly kept: number;
   /**
-   * Milliseconds since the newest stored checkpoint was signed. Before the first stored checkpoint: since the process
+   * Milliseconds since the newest stored checkpoint was signed. If no checkpoint is stored yet, since the process
    * started.
    */
   readonly ageMilliseconds: number;
@@ -43,7 +43,7 @@ export interface QueueDestination {
 
 const retryMilliseconds = 1_000;
 /**
- * A destination may hang without an error. Therefore it counts as failing once its newest stored checkpoint is older
+ * A destination can hang without an error. Therefore it counts as failing once its newest stored checkpoint is older
  * than this number of intervals.
  */
 const lateIntervals = 3;

@@ -19,17 +19,17 @@ import { UnansweredFiles } from './unanswered-files.js';
 export interface WitnessReply {
   /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
-  /** Why there is no receipt, for operators. */
+  /** Why the registry signed no receipt (that it stored the checkpoint), for operators. */
   readonly problem?: string | undefined;
-  /** The receipt as a signature line, with its line end. */
+  /** The receipt (signature that the registry stored the checkpoint) as a signature line, with its line end. */
   readonly receipt?: string | undefined;
-  /** The public key that verifies the receipt. */
+  /** The public key of the registry that verifies the receipt. */
   readonly key?: string | undefined;
   /** The newest signed length and Merkle root of the registry's list of checkpoints. */
   readonly head?: string | undefined;
 }
 
-/** A change of the key with which the registry signs receipts: the public keys before and after it. */
+/** The public keys before and after the registry changed the key with which it signs receipts. */
 export interface KeyChange {
   readonly former: string;
   readonly current: string;
@@ -38,7 +38,7 @@ export interface KeyChange {
 /** Options for receipts. A receipt is the registry's signature that it has stored a checkpoint. */
 export interface ReceiptOptions {
   /**
-   * Sends a checkpoint to the registry. Rejects if there is no reply; the registry may still have stored the
+   * Sends a checkpoint to the registry. Rejects if there is no reply; even then, the registry could have stored the
    * checkpoint.
    */
   readonly submit: (submission: string) => Promise<WitnessReply>;
@@ -49,24 +49,26 @@ export interface ReceiptOptions {
   readonly besideFile: string | null;
   /**
    * Milliseconds between two updates of the modification time of the files with checkpoints without a reply. The
-   * updates show other processes that this process still runs.
+   * updates show other processes that this process is running.
    */
   readonly refreshMilliseconds?: number;
   /** Closes the connection to the registry. */
   readonly close: () => Promise<void>;
   /**
-   * The configured public key of the registry; no other key is accepted. Null: the key in the registry's first reply is
-   * accepted, because the channel is authenticated. A later key is accepted if it signed a receipt and the head (length
-   * and Merkle root) of the registry's list of checkpoints.
+   * The configured public key that verifies receipts; no other key is accepted. Null: the key in the registry's first
+   * reply is accepted, because the channel is authenticated. A later key is accepted if it signed a receipt and the
+   * head (length and Merkle root) of the registry's list of checkpoints.
    */
   readonly key: NoteKey | null;
   /** Called after a new key of the registry was accepted. */
   readonly onKeyChange?: (change: KeyChange) => void;
-  /** How long the gateway waits at most for the first receipt before it serves requests, in milliseconds. */
+  /** Maximum time to wait for the first receipt before the gateway serves requests, in milliseconds. */
   readonly registerMilliseconds: number;
-  /** Whether the gateway must have the first receipt before it is ready. */
+  /** Whether the gateway is not ready before it has the first receipt. */
   readonly isRequired: boolean;
-  /** Called with the reason when receipts fail, and with null when they succeed again. */
+  /**
+   * Called with the reason when the registry signs no receipt for a checkpoint, and with null when it signs one again.
+   */
   readonly onProblem?: (problem: string | null) => void;
 }
 
@@ -90,12 +92,12 @@ const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
 /** The result of sending a checkpoint to the registry; `isUnanswered` means that there was no reply. */
 type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
 
-/** A receipt was signed with a key that is not accepted. */
+/** Error for a receipt that was signed with a key that is not accepted. */
 class WrongKey extends Error {}
 
 /**
- * Obtains receipts for the checkpoints of this process, and for checkpoints to which an ended process received no
- * reply.
+ * Obtains receipts (the registry's signatures that it stored a checkpoint) for the checkpoints of this process, and for
+ * checkpoints to which an ended process received no reply.
  */
 export class Receipts {
   readonly #options: ReceiptOptions;
@@ -103,7 +105,8 @@ export class Receipts {
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
   /**
-   * The replaced keys of the registry. They are not accepted again: a key may have been replaced because it was stolen.
+   * The replaced keys of the registry. They are not accepted again: a key could have been replaced because it was
+   * stolen.
    */
   readonly #replacedKeys = new Set<string>();
   #received: Received | null = null;
@@ -140,7 +143,7 @@ export class Receipts {
     return { ...this.#queue.status, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
   }
 
-  /** The newest checkpoint with a receipt; null before the first one. */
+  /** The newest checkpoint with a receipt (the registry's signature that it stored it); null before the first one. */
   get received(): Received | null {
     return this.#received;
   }
@@ -149,7 +152,9 @@ export class Receipts {
     this.#queue.add(checkpoint);
   }
 
-  /** Waits until the registry has signed a receipt for the first checkpoint, at most `registerMilliseconds`. */
+  /**
+   * Waits until the registry has signed a receipt for the first checkpoint, but no longer than `registerMilliseconds`.
+   */
   async register(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, this.#options.registerMilliseconds)));
@@ -207,8 +212,9 @@ export class Receipts {
   }
 
   /**
-   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. A new key is
-   * accepted like the first one, because the channel is authenticated. The registry may have lost its previous key.
+   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. The registry has a
+   * new key if it lost the previous one. A new key is accepted like the first one, because the channel is
+   * authenticated.
    * @throws InvalidNote, WrongKey
    */
   #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {

@@ -41,7 +41,8 @@ const nameForm = /^\.([0-9A-Z]{26})(?:\.[0-9A-Z]{26})?((?:\.released)?\.unanswer
 
 /**
  * Stores checkpoints to which the registry sent no reply, and takes over the files of ended processes. A process
- * touches its files to show that it runs. Process ids would not show this, because containers may share the folder.
+ * touches its files to show that it runs. Process ids would not show this, because several containers can share the
+ * folder.
  */
 export class UnansweredFiles {
   readonly #beside: string;
@@ -181,7 +182,7 @@ export class UnansweredFiles {
       await writeFile(`${file}.new`, JSON.stringify(submissions), { mode: 0o600 });
       await rename(`${file}.new`, file);
     } catch {
-      // The disk may be read-only. Then the next process cannot send these checkpoints.
+      // Ignored: on a read-only disk, the next process cannot send these checkpoints.
     }
   }
 }
@@ -192,7 +193,7 @@ async function touch(file: string): Promise<void> {
 }
 
 /**
- * Identifies a version of a file. Opens the file first: NFS may report an outdated time for a file that is not open.
+ * Identifies a version of a file. Opens the file first: NFS can report an outdated time for a file that is not open.
  */
 async function stampOf(file: string): Promise<string | null> {
   try {

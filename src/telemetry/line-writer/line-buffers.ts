@@ -20,7 +20,7 @@ export class LineBuffer {
     return bytes;
   }
 
-  /** Removes and returns the buffered bytes; null if the buffer is empty. They are valid until the next call. */
+  /** Removes and returns the buffered bytes; null if the buffer is empty. The bytes are valid until the next call. */
   take(): Buffer | null {
     if (this.#length === 0) return null;
     const taken = this.#bytes.subarray(0, this.#length);
@@ -42,15 +42,15 @@ export class LineBuffer {
 const mostBytes = 16 * 1024 * 1024;
 
 /**
- * Stores the lines written since the last check found the file under its name. If the file is removed, writing to it
- * still succeeds, but its lines are lost. They are written to the new file again.
+ * Stores the lines that were written after the latest check at which the file had not been removed. If the file is
+ * removed, writes to it succeed, but its lines are lost. The stored lines are then written again to the new file.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #length = 0;
   /** How many bytes were written to the file before these lines. */
   #start = 0;
-  /** How many lines were dropped for lack of memory since the last check found the file under its name. */
+  /** How many of these lines were dropped for lack of memory. */
   #dropped = 0;
 
   get length(): number {
@@ -77,8 +77,8 @@ export class UnconfirmedLines {
   }
 
   /**
-   * Removes the lines within the file's first `written` bytes. The file still exists, so they need not be written
-   * again.
+   * Removes the lines within the file's first `written` bytes. The file was not removed, so these lines need not be
+   * written again.
    */
   confirm(written: number): void {
     const bytes = Math.min(written - this.#start, this.#length);

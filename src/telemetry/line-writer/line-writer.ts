@@ -20,8 +20,8 @@ const fullPipeMilliseconds = 2;
 /** Error codes of a full disk or an exhausted quota. */
 const fullDiskCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
 /**
- * Error codes that may be temporary. After any other error, the file cannot be written any more: its disk is broken, or
- * the file is too large.
+ * Error codes of problems that can be temporary. After any other error, the file cannot be written any more: its disk
+ * is broken, or the file is too large.
  */
 const transientCodes: ReadonlySet<string | undefined> = new Set([...fullDiskCodes, 'EAGAIN', 'EINTR']);
 const lineEnd = 0x0a;
@@ -59,7 +59,8 @@ export class LineWriter {
   #onIdle: (() => void) | null = null;
 
   /**
-   * @param isFile false for a stream. Lines of a file stay in memory until `confirm`, because the file may be removed.
+   * @param isFile false for a stream. Lines of a file stay in memory until `confirm`, because the file could be
+   *   removed.
    */
   constructor(descriptor: number, isFile: boolean) {
     this.#segments = [segmentFor(descriptor, isFile)];
@@ -114,8 +115,8 @@ export class LineWriter {
   }
 
   /**
-   * Records that the newest file still had its name after this many bytes were written. These bytes need not be written
-   * again.
+   * Records that the newest file was not removed or renamed before this many bytes were written. These bytes need not
+   * be written again.
    */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);

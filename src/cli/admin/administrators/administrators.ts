@@ -120,7 +120,7 @@ export function administratorIdIn(
   text: string | undefined,
   what = 'an administrator: see administrators list',
 ): string {
-  // The message does not repeat the text, because it may be a token that was pasted by mistake.
+  // The message does not repeat the text, because it could be a token that was pasted by mistake.
   if (text !== undefined && identifierForm.test(text) && !text.startsWith('mga_')) return text;
   throw new WrongUsage(`the argument must be the id of ${what}`);
 }

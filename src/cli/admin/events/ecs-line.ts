@@ -2,7 +2,7 @@ import type { Action, RegistryEvent } from '../../../registry/events/schema.js';
 import { ecsVersion } from '../../../telemetry/chain.js';
 import { printable } from '../printable.js';
 
-/** An event of an export. A newer registry may have actions that this version does not know. */
+/** An event of an export. A newer registry can have actions that this version does not know. */
 export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
   readonly action: string;
   /** The event's hash in the hash chain of all events; null if the event is not in the chain. */
@@ -11,7 +11,7 @@ export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
 
 type Kind = readonly [category: 'authentication' | 'configuration' | 'iam', ...types: readonly string[]];
 
-/** The values of `event.category` and `event.type`. Only pairs that ECS allows. */
+/** The values of `event.category` and `event.type` for each action. ECS allows only certain pairs. */
 const kinds: Readonly<Record<Action, Kind>> = {
   'merchant.created': ['configuration', 'creation'],
   'merchant.changed': ['configuration', 'change'],

@@ -10,7 +10,7 @@ import { eventsVerifyCommand } from './verify.js';
 import type { Environment } from '../peer.js';
 import { tableLines } from '../table.js';
 
-/** Schema of an event with any action, because a newer registry may have actions that this version does not know. */
+/** Schema of an event with any action, because a newer registry can have actions that this version does not know. */
 const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
 
 /** Creates the commands `events list`, `export` and `verify`. */
@@ -49,8 +49,8 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
 }
 
 /**
- * Returns the name of the person or program that caused an event. Marks a name that no authentication confirms: a
- * claimed name, or the name in an event of an earlier release.
+ * Returns the name of the person or program that caused an event. Marks a name that no authentication confirms: a name
+ * that the client only claimed, or one in an event of an earlier release.
  */
 function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
   if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;

@@ -11,7 +11,7 @@ import { type FilterOptions, filterOptions, filterQuery, sequenceIn } from './fi
 
 type ExportOptions = FilterOptions & { readonly after?: number; readonly output?: string };
 
-/** Schema of a page with any action, because a newer registry may have actions that this version does not know. */
+/** Schema of a page with any action, because a newer registry can have actions that this version does not know. */
 const anyPage = Type.Object({
   ...eventExportPageSchema.properties,
   events: Type.Array(
@@ -43,8 +43,8 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
         if (io.isTerminal === true) io.err(`\r${exported} events exported`);
       }
       const end = place;
-      // If `close` throws, syncing the file failed, and its lines may not be on disk. So the user must repeat this
-      // export from its start.
+      // If `close` throws, syncing the file failed, and perhaps not all of its lines are on disk. So the user must
+      // repeat this export from its start.
       place = options.after ?? 0;
       await target.close();
       const count = exported === 1 ? '1 event' : `${exported} events`;

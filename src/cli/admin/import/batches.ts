@@ -26,7 +26,7 @@ export class Batcher<Item extends SizedEntry> {
     this.#bytes += item.bytes + 1;
   }
 
-  /** Sends the last batch, which may be incomplete. */
+  /** Sends the entries of the last batch, even if it is not full. */
   async flush(): Promise<void> {
     const batch = this.#batch;
     [this.#batch, this.#bytes] = [[], 0];

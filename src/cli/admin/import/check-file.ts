@@ -7,7 +7,7 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** Maximum number of lines in a file. It bounds the memory, because the first line of each id is kept there. */
+/** Maximum number of lines in a file. It bounds the memory, which holds the number of the first line with each id. */
 const mostLines = 2_000_000;
 const mostProblems = 100;
 
@@ -99,7 +99,7 @@ class Found {
   problem(line: number, ...messages: readonly string[]): void {
     this.#bad += 1;
     this.#problems.push(...messages.map((message) => ({ line, message })));
-    // Sort by line, because problems from the registry arrive one batch later.
+    // Sort by line, because the registry reports its problems only after a whole batch of lines.
     this.#problems.sort((a, b) => a.line - b.line).splice(mostProblems);
   }
 
@@ -121,7 +121,7 @@ class FirstLines {
   /** Remembers the ids of an entry. Returns a problem if one of them occurs in an earlier line, otherwise null. */
   take(entry: Entry, line: number): string | null {
     if (entry.type === 'merchant') return repeated(this.#merchants, 'merchantId', entry.merchantId, line);
-    // There may be millions of hashes. As a Latin-1 string, a hash is half as long as in hex.
+    // There can be millions of hashes. As a Latin-1 string, a hash is half as long as in hex.
     const hash = Buffer.from(entry.lookupId, 'hex').toString('latin1');
     const problem = repeated(this.#lookupIds, 'lookupId', hash, line);
     if (problem !== null || entry.keyId === null) return problem;

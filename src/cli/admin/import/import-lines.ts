@@ -17,13 +17,13 @@ export interface ImportOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
   readonly onProgress: (line: number) => void;
-  /** When aborted, stops the import before the next batch. */
+  /** When aborted, stops the import before the next batch of lines is sent. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Imports checked lines in atomic batches. Records that already exist stay unchanged, so the user can simply repeat an
- * interrupted import.
+ * Imports checked lines in batches, each completely or not at all. Records that already exist stay unchanged, so the
+ * user can simply repeat an interrupted import.
  * @throws OperatorError with the last imported line and how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {

@@ -113,7 +113,7 @@ class Cursor {
   }
 }
 
-/** A finding in a log. */
+/** A finding (unusual use of a key) in a log. */
 interface ReplayedFinding extends Finding {
   readonly key: string;
   readonly merchant: string | null;

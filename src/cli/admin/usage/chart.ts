@@ -13,7 +13,9 @@ interface ChartOptions {
 }
 
 const units = { hour: 3_600_000, day: 86_400_000 } as const;
-/** Length of a text such as 2026-01-31 or 2026-01-31T12:00. */
+/**
+ * How many characters of an ISO 8601 time a row shows, such as 2026-01-31T12:00 for an hour and 2026-01-31 for a day.
+ */
 const timeLengths = { hour: 16, day: 10 } as const;
 const shortestBar = 10;
 const longestBar = 60;

@@ -24,7 +24,10 @@ interface UsageOptions {
 /** Length of a date such as 2026-01-31. */
 const dateLength = 10;
 const perPage = 100;
-/** Maximum number of pages that a command reads: as many rows as the registry sends at most in one CSV file. */
+/**
+ * Maximum number of pages that a command reads. Together they have as many rows as the longest CSV file of the
+ * registry.
+ */
 const mostPages = 100;
 
 /** Creates the command `usage`, which shows the requests that the gateways have counted. */

@@ -26,7 +26,7 @@ export function amountIn(text: string): number {
 }
 
 /**
- * Validates the id of a wallet. The error does not repeat an invalid value, because it may be an API key.
+ * Validates the id of a wallet. The error does not repeat an invalid value, because it could be an API key.
  * @throws WrongUsage
  */
 export function walletIdIn(text: string | undefined): string {
