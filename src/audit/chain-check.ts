@@ -265,7 +265,7 @@ export interface RunProof {
   readonly witnessedAt: number | null;
   /** The number of lines after the last signed line. */
   readonly unsigned: number;
-  /** How many signed lines are missing at the end; all of them if all lines of the process were removed. */
+  /** How many lines that a signature covers are missing at the end. All of these, if no line of the process is left. */
   readonly missing: number;
 }
 

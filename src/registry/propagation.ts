@@ -86,7 +86,7 @@ function forgottenGateways(until: number | null): Propagation['pending'][number]
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 
-/** Whether this is the entry for gateways that are missing in the roster (the database's list of gateways). */
+/** Whether a pending entry stands for all gateways that are missing in the roster (the database's list of gateways). */
 export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
   return instanceId === forgottenId;
 }

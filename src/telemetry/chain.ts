@@ -180,11 +180,11 @@ const endBytes = 128;
 const comma = 0x2c;
 
 /**
- * Hashes the lines of a chain. The hash is HMAC-SHA-256, plain SHA-256 without a secret, or the leaf hash of a Merkle
- * tree (RFC 6962).
- * A hash covers the hash of the previous line, followed by the line without its last 76 bytes.
- * HMAC is two hashes (RFC 2104), so this class calls `hash` twice: a Hmac object of Node takes twice as long. Each line
- * is encoded once into a buffer and hashed there, because joining strings would copy it twice more.
+ * Hashes the lines of a chain: with HMAC-SHA-256 if there is a secret, with SHA-256 if there is no secret, or as a leaf
+ * of a Merkle tree (RFC 6962).
+ * The input is the hash of the previous line, then the line without its last 76 bytes, which contain its own hash.
+ * Computes the HMAC with two calls of `hash` (RFC 2104), because Node's Hmac object needs double the time. Each line is
+ * encoded once into a buffer and hashed there, because joining strings would copy it twice more.
  */
 export class LineHash {
   /**

@@ -75,7 +75,8 @@ export class StoreState {
   }
 
   /**
-   * Why the registry may not have compared the records of this server with its database; null if it has compared them.
+   * Why it is uncertain that the registry has compared this server's records with its database. Null if the meta record
+   * names this server, which the registry writes after the comparison.
    */
   get notNamed(): string | null {
     return this.#notNamed;

@@ -23,8 +23,8 @@ function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects a role entry without an effect, because an earlier entry has the same claim and value. Also rejects roles
- * that no person can have.
+ * Rejects a role entry that can never apply, because an earlier entry has the same claim and value. Also rejects
+ * combinations of roles that no person can have.
  */
 function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
   const { roles = [], merchant = null } = oidc ?? {};

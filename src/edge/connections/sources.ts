@@ -32,8 +32,8 @@ export class Sources<Connection extends Links<Connection>> {
   }
 
   /**
-   * Of the source with the most connections without an accepted request, the oldest such connection. Null if no source
-   * has one.
+   * The oldest connection without an accepted request, of the source that has the most of these connections. Null if
+   * there is no such connection.
    */
   get oldestOfMost(): Connection | null {
     return this.#byCount[this.#most]?.first?.withoutKey.first ?? null;

@@ -8,8 +8,8 @@ export interface IdleOptions {
    */
   readonly boundIdle: number;
   /**
-   * Minimum time between a response and the next use of its connection, in milliseconds. Does not apply if no other
-   * connection is available.
+   * Minimum time between a response and the next use of its connection, in milliseconds, so that a late second response
+   * is noticed before the next request is sent. Does not apply if no other connection is available.
    */
   readonly restMilliseconds: number;
 }

@@ -11,8 +11,8 @@ import { noRoom, RowLists } from './row-lists.js';
  */
 const mostKeys = 200_000;
 /**
- * Maximum number of separately counted keys that were not looked up. Anybody can send made-up keys, so they must not
- * use up the room for known keys.
+ * Maximum number of separately counted keys in requests that were denied before the key was looked up. Anybody can send
+ * made-up keys, so they must not use up the room for keys that exist.
  */
 const mostKeysNotFound = 1_000;
 const mostAddressesOfKey = 64;

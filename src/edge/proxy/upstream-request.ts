@@ -15,7 +15,8 @@ export interface UpstreamOptions {
   /** Maximum number of idle connections that are bound to (reserved for) one merchant each. */
   readonly boundIdle: number;
   /**
-   * Whether the service reads every request body. If so, a connection that has carried a body can serve any merchant.
+   * Whether the service reads every request body to its end. If not, it could take the rest of a body for the next
+   * request. A connection that has carried a body is then reused only for the same merchant.
    */
   readonly readsBodies: boolean;
   /** PEM of the CA that signed the upstream's certificate; null for Node's default CAs. */

@@ -18,7 +18,10 @@ interface UsageProcessRow {
   is_ended: number;
   /** Number of refusals whose details the process dropped because of its limits. */
   dropped_refusals: number;
-  /** Number of requests that have no row for their address, agent or host, because of the limits of the process. */
+  /**
+   * Number of requests that have no row for their address, agent or host, because the gateway process had reached its
+   * maximum number of rows.
+   */
   dropped_rows: number;
 }
 

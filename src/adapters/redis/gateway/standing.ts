@@ -51,7 +51,7 @@ export class Standing {
    * store; NaN: undecided.
    */
   #judged = NaN;
-  /** The same number as `#judged` if that heartbeat trusts the store, otherwise NaN. */
+  /** Equal to `#judged` if the heartbeat that decided trusts the store, otherwise NaN. */
   #believed = NaN;
   /** Whether no other server can replace this one, so that reads need no proof that it is still the master. */
   #cannotFailOver = false;
