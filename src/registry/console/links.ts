@@ -20,7 +20,7 @@ const linkMilliseconds = 10 * 60_000;
  * link by mail.
  */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
-/** Maximum number of unused and unexpired links of one administrator. */
+/** Maximum number of unexpired links of one administrator, used or unused. It limits how fast sessions are opened. */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
@@ -163,12 +163,11 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
     .select((it) => it.fn.countAll<number>().as('total'))
     .where('administrator_id', '=', owner)
     .where('expires_at', '>', now)
-    .where('used_at', 'is', null)
     .executeTakeFirstOrThrow();
   if (total >= mostLinks)
     throw new Refusal(
       409,
-      `The administrator has ${mostLinks} valid links: use one of them, or wait until they expire`,
+      `The administrator has ${mostLinks} links that have not expired, counting used ones: use an unused link, or wait`,
     );
 }
 
