@@ -58,8 +58,11 @@ export const ways: Readonly<Record<string, Way>> = {
 };
 
 const probe = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
-/** Without TurboFan: V8 counts no calls of optimised functions, and when it optimises one depends on the machine's load. */
-const probed = { nodeArguments: ['--no-opt', '--import', probe], hasChannel: true };
+/**
+ * Without V8's two optimising compilers, TurboFan and (on Node 24) Maglev: V8 counts no calls of optimised functions, and
+ * when it optimises one depends on the machine's load.
+ */
+const probed = { nodeArguments: ['--no-opt', '--no-maglev', '--import', probe], hasChannel: true };
 
 /** Runs a gateway with Redis, registry and an upstream, and traces the functions that these kinds of requests run. */
 export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<Trace[]> {
