@@ -55,11 +55,11 @@ function memoryNote({ maxEntries, preload }: Config['keyStore']['cache']): Probl
     Math.ceil((maxEntries * bytes * heapFactor) / mebibyte),
   );
   const when = preload
-    ? 'a gateway reads all records of its environment at its start'
-    : 'a gateway reads a record at its first lookup';
+    ? 'A gateway reads all records of its environment into this cache when it starts'
+    : 'A gateway reads a record into this cache at its first lookup';
   const message =
-    `in each gateway process ${maxEntries} cached keys take about ${keys ?? 0} MiB of memory, and as many merchants ` +
-    `with short lists ${merchants ?? 0} MiB; ${when}`;
+    `${maxEntries} cached keys take about ${keys ?? 0} MiB of memory in each gateway process, and ${maxEntries} ` +
+    `cached merchants with short allowlists about ${merchants ?? 0} MiB. ${when}`;
   return { path: 'keyStore.cache.maxEntries', message };
 }
 
@@ -67,9 +67,7 @@ function replicaNotes(redis: Config['keyStore']['redis']): Problem[] {
   const isOneName = redis.sentinel === null && redis.cluster === null;
   if (!isOneName || redis.replicas !== null) return [];
   const message =
-    'is not set. Behind the single name of a managed failover pair, Redis may not report its replicas. A gateway ' +
-    'that stays connected to the former master would then keep accepting revoked keys. Set the number of replicas, ' +
-    'or 0 if there are none';
+    'is not set. If keyStore.redis.url is the single name of a managed failover pair, Redis may not report its replicas. A gateway that stays connected to the former master would then keep accepting revoked keys. Set the number of replicas, or 0 if there are none';
   return [{ path: 'keyStore.redis.replicas', message }];
 }
 
@@ -90,7 +88,10 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
   return [
     ...ofListener,
     ...ofWitness,
-    { path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" },
+    {
+      path: 'registry.tokenFile',
+      message: 'expected the path of a file with the shared token of administrators, or registry.bootstrap: off',
+    },
   ];
 }
 
@@ -100,7 +101,7 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
  */
 function needsSecret(path: string): Problem {
   const message =
-    'requires keys.recordSecretFile, because the gateways and the registry authenticate their messages with it; expected null';
+    'requires keys.recordSecretFile, with which the gateways and the registry authenticate their messages; expected null, or set keys.recordSecretFile';
   return { path, message };
 }
 

@@ -40,7 +40,7 @@ export async function readOperatorFile(
     // Omit `cause`: the system error contains the file name, which could be a secret.
     throw new OperatorError(
       `${what} cannot be read: ${reason}. The configured file name looks like a secret, so it is not shown. Write ` +
-        'the secret to a file and configure the path of that file; start a long name with ./.',
+        'the secret to a file and configure the path of that file. If the configured value is a file name, begin it with ./ instead.',
     );
   }
   if (read === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);

@@ -92,7 +92,7 @@ function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);
   if (former === path.normalize(resolved) || existsSync(resolved) || !existsSync(former)) return null;
   return (
-    `is relative to the configuration file, where ${resolved} does not exist; ` +
+    `is relative to the folder of the configuration file, but ${resolved} does not exist. ` +
     `${former} exists in the working directory: configure that path, or move the file`
   );
 }

@@ -104,7 +104,7 @@ class Walk {
 
   #reportUnknown(name: string, names: readonly string[], path: OptionPath): void {
     const close = closestName(name, names);
-    const choice = names.length > 8 ? 'the options that "config defaults" prints' : names.join(', ');
+    const choice = names.length > 8 ? 'the options that "merchant-gateway config defaults" prints' : names.join(', ');
     const hint = close === undefined ? `expected one of ${choice}` : `did you mean ${close}?`;
     this.report([...path, name], `is not an option; ${hint}`);
   }

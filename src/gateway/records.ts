@@ -129,7 +129,7 @@ const jsonProblems: Readonly<Record<JsonProblem, string>> = {
   'repeated-name': 'the record has a member more than once',
   'forbidden-name': 'the record has a member named __proto__',
   'too-deep': `the record is nested more than ${deepestLevel} levels deep`,
-  'too-precise': 'the record has a number with more digits than can be represented',
+  'too-precise': 'the record has a number that cannot be stored exactly, because it has too many digits',
 };
 
 /**

@@ -20,7 +20,7 @@ const ofDenials = {
   tor_blocked: {
     meaning: 'The client address is a Tor exit, or Host, Origin or Referer names an onion service.',
     remedy:
-      'Call from an address that is not a Tor exit, and by the public host name. Operators: tor-exits check shows whether an address is listed.',
+      'Call from an address that is not a Tor exit, and by the public host name. Operators: "merchant-gateway tor-exits check" shows whether an address is listed.',
     concerns: 'both',
   },
   key_required: {
@@ -51,27 +51,31 @@ const ofDenials = {
   },
   key_inactive: {
     meaning: 'The key was revoked, deactivated or reset, or it has expired.',
-    remedy: 'Use the current key of the merchant, or create a new one. Operators: keys list shows status and expiry.',
+    remedy:
+      'Use the current key of the merchant, or create a new one. Operators: "merchant-gateway keys list" shows status and expiry.',
     concerns: 'both',
   },
   merchant_inactive: {
     meaning: 'The status of the merchant is not ACTIVE.',
-    remedy: 'Merchants: contact support. Operators: merchants set --status ACTIVE activates the merchant.',
+    remedy:
+      'Merchants: contact support. Operators: "merchant-gateway merchants set ID --status ACTIVE" activates the merchant.',
     concerns: 'both',
   },
   merchant_not_live: {
     meaning: 'The merchant may not call production, because go-live is not enabled.',
-    remedy: 'Complete go-live, and call the sandbox until then. Operators: merchants set --go-live enables it.',
+    remedy:
+      'Complete go-live, and call the sandbox until then. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
     concerns: 'both',
   },
   ip_not_allowed: {
     meaning: 'The client address is not on the IP allowlist of the merchant.',
     remedy:
-      'Call from an address on the allowlist, or add this one. Operators: if the logged address is that of a proxy, list the proxy in trustedProxies.',
+      'Call from an address on the allowlist, or add your address to it. Operators: if the logged address is that of a proxy, list the proxy in trustedProxies.',
     concerns: 'both',
   },
   origin_not_allowed: {
-    meaning: 'The first header present of Origin, Referer and Host is not on the origin allowlist of the merchant.',
+    meaning:
+      'The origin of the request is not on the origin allowlist of the merchant. This origin is the first of the headers Origin, Referer and Host that the request has.',
     remedy: 'Add this origin to the allowlist. A server sends no Origin or Referer, so its Host must be on the list.',
     concerns: 'merchant',
   },
@@ -142,7 +146,7 @@ const ofErrors = {
     concerns: 'merchant',
   },
   rate_limited: {
-    meaning: 'The merchant exceeds rateLimit.',
+    meaning: 'The merchant sent more requests than rateLimit allows.',
     remedy:
       'Wait as many seconds as retry-after says, and spread requests evenly. Operators: raise rateLimit if needed.',
     concerns: 'both',
@@ -166,18 +170,19 @@ const ofErrors = {
   upstream_failed: {
     meaning: 'The upstream refused, reset or broke the connection, or sent invalid HTTP.',
     remedy:
-      'Check the service that the log line names. Merchants: repeat a payout only with the same Idempotency-Key, because it may exist.',
+      'Check the service that the log line names. Merchants: repeat a payout only with the same Idempotency-Key, because the payout may already exist.',
     concerns: 'both',
   },
   tor_list_unavailable: {
     meaning: 'No Tor exit list is recent enough to decide whether the client is a Tor exit.',
-    remedy: 'Check the sources with tor-exits status, and load a list with tor-exits refresh.',
+    remedy:
+      'Check the sources with "merchant-gateway tor-exits status", and load a list with "merchant-gateway tor-exits refresh".',
     concerns: 'operator',
   },
   key_store_unavailable: {
     meaning: 'The key store is unavailable, or a record in it is malformed.',
     remedy:
-      'Find the reason of the log line in docs/failure-modes.md. Merchants: retry after as many seconds as retry-after says.',
+      'Find the event.reason of the access log line in docs/failure-modes.md. Merchants: retry after as many seconds as retry-after says.',
     concerns: 'operator',
   },
   access_log_unavailable: {
@@ -199,7 +204,7 @@ const ofErrors = {
   upstream_timeout: {
     meaning: 'The upstream sent nothing for timeoutSeconds.',
     remedy:
-      'Find out why the service is slow. Merchants: repeat a payout only with the same Idempotency-Key, because it may exist.',
+      'Find out why the service is slow. Merchants: repeat a payout only with the same Idempotency-Key, because the payout may already exist.',
     concerns: 'both',
   },
 } as const satisfies Readonly<Record<GatewayErrorCode, Remedy>>;

@@ -88,7 +88,7 @@ export class GatewayMetrics {
     });
     this.#tlsReloads = new Counter({
       name: 'gateway_tls_reloads_total',
-      help: 'Reloads of certificates and ticket keys: replaced, or refused with the previous ones still in use.',
+      help: 'Reloads of certificates and ticket keys, by result: replaced, or refused (the previous ones stay in use).',
       labelNames: ['result'],
       registers,
     });
@@ -116,7 +116,7 @@ export class GatewayMetrics {
     });
     this.#upstream = this.#histogram({
       name: 'gateway_upstream_duration_seconds',
-      help: 'Seconds until the response headers of an upstream, by upstream.',
+      help: 'Seconds until the response headers of the upstream arrived, by upstream.',
       label: 'upstream',
       buckets,
     });
@@ -251,12 +251,12 @@ export class GatewayMetrics {
     );
     this.counter(
       'gateway_access_log_checkpoints_total',
-      'Signed checkpoints of the access log written, summed over all destinations.',
+      'Signed checkpoints of the access log that were written to a destination, summed over all destinations.',
       () => status()?.kept ?? 0,
     );
     this.gauge(
       'gateway_access_log_checkpoint_age_seconds',
-      'Seconds since the newest written checkpoint was signed, at the destination with the oldest checkpoint.',
+      'Seconds since the newest checkpoint at a destination was signed. Of several destinations, the one furthest behind counts.',
       () => (status()?.ageMilliseconds ?? 0) / 1000,
       'max',
     );

@@ -133,7 +133,7 @@ t.test('config check notes if a gateway that is cut off with a former master wou
     return run(['check', '--config', join(directory, 'g.yaml'), '--for', command]).err;
   };
   const note =
-    /^Note:\n {2}keyStore\.redis\.replicas: is not set\. Behind the single name .* or 0 if there are none\n$/;
+    /^Note:\n {2}keyStore\.redis\.replicas: is not set\. If keyStore\.redis\.url is the single name .* or 0 if there are none\n$/;
   t.match(check(''), note);
   t.match(check('redis: { url: "rediss://pair.example" }'), note);
   t.match(run(['check']).err, /would not start with it:\n(?: {2}.*\n)+Note:\n {2}keyStore\.redis\.replicas: /);
@@ -155,11 +155,11 @@ t.test('config check prints the memory needed for cached records', (t) => {
   };
   t.match(
     check(''),
-    / 100000 cached keys take about 66 MiB of memory, .* 93 MiB; a gateway reads all records of its environment at its start/,
+    / 100000 cached keys take about 66 MiB of memory in each .* 93 MiB\. A gateway reads all records of its environment into this cache when it starts/,
   );
   t.match(
     check('maxEntries: 1000000, preload: false'),
-    / 1000000 cached keys take about 659 MiB .* a gateway reads a record at its first lookup\n$/,
+    / 1000000 cached keys take about 659 MiB .* A gateway reads a record into this cache at its first lookup\n$/,
   );
   t.equal(check('', 'memory'), '');
   t.end();

@@ -97,7 +97,7 @@ torExits: { sources: [var/exits.txt] }
 `,
   );
   const said = (line: number, option: string, name: string): string =>
-    `line ${line}: ${option}: is relative to the configuration file, where ${directory}/etc/var/${name} does not exist; ` +
+    `line ${line}: ${option}: is relative to the folder of the configuration file, but ${directory}/etc/var/${name} does not exist. ` +
     `${directory}/var/${name} exists in the working directory: configure that path, or move the file`;
   t.same(problemsOf({ file }), [
     said(1, 'registry.database.url', 'registry.db'),

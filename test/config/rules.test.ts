@@ -14,7 +14,7 @@ t.test('contradicting options are rejected', (t) => {
     ['registry: { listen: { clientCaFile: a } }', ['registry.listen.clientCaFile: has no effect without']],
     ['registry: { listen: { certFile: a, keyFile: b, clientCaFile: c }, hosts: [a.example, "[::1]"] }', []],
     ['registry: { behindProxy: [10.0.0.0/8, proxy] }', ['registry.behindProxy[1]: expected an IP address or CIDR']],
-    ['registry: { behindProxy: [0.0.0.0/0] }', ['registry.behindProxy[0]: trusts so many addresses']],
+    ['registry: { behindProxy: [0.0.0.0/0] }', ['registry.behindProxy[0]: is so wide that it includes clients']],
     ['registry: { behindProxy: [10.0.0.7] }', []],
     ['registry: { behindProxy: [] }', ['registry.behindProxy: names no proxy']],
     ['registry: { console: {} }', []],
@@ -237,7 +237,10 @@ t.test('contradicting options are rejected', (t) => {
       [`keyStore: { redis: { caFile: ca.pem, url: "rediss://any"${others} } }`, []],
     ]),
     ['rateLimit: { requestsPerSecond: 1, shared: true }', []],
-    ['rateLimit: { shared: true }', ['rateLimit.shared: has no effect; expected false, or a number']],
+    [
+      'rateLimit: { shared: true }',
+      ['rateLimit.shared: has no effect without rateLimit.requestsPerSecond; expected false, or a number'],
+    ],
     [
       'rateLimit: { requestsPerSecond: 1, shared: true }\nkeyStore: { kind: memory }',
       ['rateLimit.shared: requires Redis, but keyStore.kind is memory; expected false, or keyStore.kind: redis'],

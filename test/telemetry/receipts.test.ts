@@ -309,15 +309,25 @@ t.test('a receipt counts only with a signature of the right key', async (t) => {
     registerMilliseconds: 100,
   });
   await registerInVain({ checkpoints });
-  t.match(checkpoints.status.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
+  t.match(checkpoints.status.receipts, {
+    isRegistered: false,
+    problem: 'the receipt is not signed with accessLog.checkpoints.witness.publicKey',
+  });
   t.match(
     checkpoints.status.receipts,
-    { problem: 'configure the key that checkpoints head prints as accessLog.checkpoints.witness.publicKey' },
+    {
+      problem:
+        'the receipt is not signed with accessLog.checkpoints.witness.publicKey: if the registry has a new key, set that ' +
+        'option to the key that "merchant-gateway checkpoints head" prints',
+    },
     'a configured key is never replaced, and the problem names the next step',
   );
   await until(() => witness.submissions.length >= 2);
   await wait(50); // until the second receipt has been read
-  t.match(checkpoints.status.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
+  t.match(checkpoints.status.receipts, {
+    isRegistered: false,
+    problem: 'the receipt is not signed with accessLog.checkpoints.witness.publicKey',
+  });
   t.equal(checkpoints.received, null);
 
   const damaged = new TestWitness();
@@ -346,7 +356,7 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
   };
 
   witness.reply = () => ({ status: 200, receipt: store.receiptFor('x', 1), key: keyText(rotated.receiptKey) });
-  await keeps(/^the receipt is not signed by its key$/);
+  await keeps(/^the receipt is not signed with the key that the registry sent with it$/);
   witness.reply = () => ({ status: 200, receipt: receiptOf(rotated, witness.submissions.at(-1)) });
   await keeps(/^the receipt cannot be read/);
   witness.reply = () => ({
@@ -438,7 +448,10 @@ t.test('the key of a forged receipt is not pinned: genuine receipts count afterw
   });
   const { checkpoints, log } = open(t, t.testdir(), witness);
   await checkpoints.register();
-  t.equal(checkpoints.status.receipts?.problem, 'the receipt is not signed by its key');
+  t.equal(
+    checkpoints.status.receipts?.problem,
+    'the receipt is not signed with the key that the registry sent with it',
+  );
   witness.reply = null;
   await until(() => checkpoints.status.receipts?.isRegistered === true);
   t.equal(checkpoints.status.receipts?.problem, null);

@@ -18,7 +18,10 @@ function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
 function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
   if (oidc === null || oidc.scope.split(' ').includes('openid')) return [];
   return [
-    { path: 'registry.oidc.scope', message: 'expected openid among the scopes: without it, there is no identity' },
+    {
+      path: 'registry.oidc.scope',
+      message: 'expected openid among the scopes: without it, the provider does not send the identity of the person',
+    },
   ];
 }
 
@@ -41,7 +44,8 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
       const message = "mixes roles of the platform with roles of a merchant's members; expected one kind";
       problems.push({ path: `${path}.roles`, message });
     } else if (members > 0 && merchant === null) {
-      const message = 'needs the merchant of the member; expected registry.oidc.merchant to name its claim';
+      const message =
+        "gives roles of a merchant's members; expected registry.oidc.merchant to name the claim with their merchant id";
       problems.push({ path: `${path}.roles`, message, others: ['registry.oidc.merchant'] });
     }
     return problems;

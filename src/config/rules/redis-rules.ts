@@ -52,7 +52,7 @@ function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
   const { sentinel } = keyStore.redis;
   if ((sentinel?.username ?? null) === null || sentinel?.passwordFile !== null) return [];
   const path = 'keyStore.redis.sentinel.passwordFile';
-  const message = 'the user keyStore.redis.sentinel.username needs a file with its password';
+  const message = 'expected a file with the password, because keyStore.redis.sentinel.username is set';
   return [{ path, message, others: ['keyStore.redis.sentinel.username'] }];
 }
 
@@ -83,7 +83,7 @@ function sharedRateIsCounted({ rateLimit: { shared, requestsPerSecond }, keyStor
   const path = 'rateLimit.shared';
   const problems: RuleProblem[] = [];
   if (requestsPerSecond === null) {
-    const message = 'has no effect; expected false, or a number in rateLimit.requestsPerSecond';
+    const message = 'has no effect without rateLimit.requestsPerSecond; expected false, or a number in that option';
     problems.push({ path, message, others: ['rateLimit.requestsPerSecond'] });
   }
   if (keyStore.kind === 'memory') {

@@ -96,7 +96,7 @@ function clientCertificatesHaveAuthority({ listen: { https } }: Config): RulePro
   const message =
     https.clientCaFile === null
       ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
-      : 'has no effect while listen.https.clientCertificates is off: set this to null, or set clientCertificates to request or require';
+      : 'has no effect with listen.https.clientCertificates: none. Set this option to null, or clientCertificates to request or require';
   return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
 }
 
@@ -198,7 +198,7 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
   const message =
-    'is the name of an upstream, which would accept the assertions for all others; expected null or another name';
+    'is the name of an upstream, which would then also accept the assertions for all other upstreams; expected null or another name';
   return [{ path: 'identity.audience', message, others: ['upstreams'] }];
 }
 

@@ -13,15 +13,14 @@ export const throttle = section(
       maximum: 1_000_000,
       default: 3000,
       description:
-        'Number of requests without an acceptable key (missing, invalid, or in a malformed request) within ' +
-        'windowSeconds at which a source is throttled.',
+        'A source is throttled once it has sent this many requests without an acceptable key within windowSeconds. Such a request has no key or an invalid one, or is malformed.',
     }),
     totalBadKeys: Type.Integer({
       minimum: 1,
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'The same limit for all unthrottled sources together, against attacks from many addresses. Once it is reached, requests without an acceptable key from all sources share log lines and lookupsPerSecond for pauseSeconds.',
+        'The same limit for all unthrottled sources together, against attacks from many addresses. Once it is reached, for pauseSeconds the lookup limits below apply to every source, and requests without an acceptable key share log lines.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
@@ -42,15 +41,14 @@ export const throttle = section(
       maximum: 10_000,
       default: 20,
       description:
-        'Maximum number of key-store lookups per second of keys not known to exist, for each throttled source. The ' +
-        'first such lookup of each connection does not count.',
+        'Key-store lookups per second that each throttled source always has for keys that the gateway does not know yet. The first such lookup of each connection does not count.',
     }),
     totalLookupsPerSecond: Type.Integer({
       minimum: 1,
       maximum: 100_000,
       default: 2000,
       description:
-        'Additional key-store lookups per second of keys not known to exist, for all throttled sources together. Keys with a correct checksum and keys in another format than generated keys are limited separately.',
+        'Further key-store lookups per second that all throttled sources share, in addition to lookupsPerSecond of each source. Keys with a correct checksum, and keys in another format than generated keys, have this limit separately.',
     }),
     maxSources: Type.Integer({
       minimum: 1,

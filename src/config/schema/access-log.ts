@@ -14,17 +14,16 @@ const witness = section(
       maximum: 60,
       default: 2,
       description:
-        'How long the gateway waits for the first receipt of the registry at its start, before it accepts requests.',
+        'Maximum time that a starting gateway waits for the first receipt of the registry before it accepts requests.',
     }),
     required: Type.Boolean({
       default: false,
       description:
-        'Whether the gateway is not ready until it has its first receipt since the start. false: the gateway only warns.',
+        'true: the gateway is not ready until it has received a receipt from the registry since its start. false: it only warns.',
     }),
-    publicKey: nullable(line({ expects: 'a public key as printed by checkpoints head' }), {
+    publicKey: nullable(line({ expects: 'a public key as "merchant-gateway checkpoints head" prints it' }), {
       description:
-        'The public key that verifies receipts. null: each process trusts the key in its first receipt, which an ' +
-        'attacker with keys.recordSecretFile could forge.',
+        'The public key that verifies receipts. null: each process trusts the key that comes with its first receipt. An attacker who has the secret of keys.recordSecretFile could forge that receipt.',
     }),
   },
   { description: '' },
@@ -69,7 +68,7 @@ const checkpoints = section(
       pattern: noteName,
       default: 'merchant-gateway',
       description:
-        'Name of the instance, or of the replicas that share its key, in each checkpoint and in the public key.',
+        'Name of the signer in each checkpoint and in the public key. The signer is this gateway, or all replicas that share keyFile.',
       expects: 'an address without a scheme, such as gateway.example.com/live',
     }),
     keyFile: requiredFile(
@@ -86,8 +85,7 @@ const checkpoints = section(
     }),
     syslog: nullable(syslog, {
       description:
-        'A syslog server that stores checkpoints, as RFC 5424 messages. Syslog has no acknowledgements; the next ' +
-        'checkpoint covers a lost one. null: no syslog server.',
+        'A syslog server that stores checkpoints, as RFC 5424 messages. Syslog has no acknowledgements, so a checkpoint can be lost; the next one covers the same lines. null: no syslog server.',
     }),
     everySeconds: Type.Integer({
       minimum: 1,
@@ -98,7 +96,7 @@ const checkpoints = section(
     }),
     witness: nullable(witness, {
       description:
-        'Sends each checkpoint to the registry (registry.witness) over Redis. The registry checks that no earlier line was removed, stores the checkpoint and signs a receipt. Requires keys.recordSecretFile. null: no receipts.',
+        'The gateway sends each checkpoint over Redis to the registry (registry.witness). The registry checks that no earlier line was removed, stores the checkpoint and signs a receipt. Requires keys.recordSecretFile. null: no receipts.',
     }),
   },
   { description: '' },
@@ -114,12 +112,11 @@ export const accessLog = section(
       holds: 'destination',
     }),
     secretFile: optionalFile(
-      'File with a secret of at least 16 random bytes, for the HMAC chain over the lines and for the fingerprints of API keys. The chain detects changed lines. null: it detects only accidental damage, and there are no fingerprints.',
+      'File with a secret of at least 16 random bytes, for the HMAC chain over the lines and for the fingerprints of API keys. The chain detects changed lines. null: the chain detects only accidental damage, and the log has no fingerprints.',
     ),
     checkpoints: nullable(checkpoints, {
       description:
-        'Signs checkpoints of the log, so that it can be verified with only a public key. Each log file can then be ' +
-        'deleted separately. null: no checkpoints; the lines are chained under the secret.',
+        'The gateway signs checkpoints of the log, so that it can be verified with only a public key. Each log file can then be deleted without the others. null: no checkpoints; the lines are chained with secretFile.',
     }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',
@@ -133,7 +130,7 @@ export const accessLog = section(
       default: 268_435_456,
       description:
         "Free space on the log file's disk reserved for lines about accepted requests and rejected requests with " +
-        'known keys. Below it, all other requests share one line a second. 0: no reserve. No effect on stdout.',
+        'known keys. While less space is free, all other requests share one line a second. 0: no reserve. No effect on stdout.',
     }),
   },
   {

@@ -37,8 +37,7 @@ export const console = section(
       }),
       {
         description:
-          'The origin by which browsers address the console: requests for another host and changes from another ' +
-          'origin are rejected. http only on loopback. null: the address of the listener, only on loopback.',
+          'Scheme, host and port under which browsers open the console. Requests for another host, and changes from another origin, are rejected. http is accepted only for a loopback host. null: the address of the listener, which must be loopback.',
       },
     ),
     merchantApi: section(
@@ -68,7 +67,7 @@ export const console = section(
       ),
       {
         description:
-          "The services whose wallets the console shows and funds. The registry relays to their operators' API. Requires " +
+          "The services whose wallets the console shows and funds. The registry forwards the console's requests to their operators' API. Requires " +
           'registry.servicesToken. null: the console has no wallets.',
       },
     ),

@@ -22,7 +22,7 @@ const sentinel = section(
       'File with the password for the sentinels (their requirepass or ACL). null: no password.',
     ),
     tls: nullable(Type.Boolean(), {
-      description: 'Whether connections to the sentinels use TLS. null: as the scheme of url requires.',
+      description: 'Whether connections to the sentinels use TLS. null: they do if url begins with rediss://.',
     }),
   },
   { description: '' },
@@ -46,9 +46,7 @@ const redis = section(
     sentinel: nullable(sentinel, { description: 'Redis Sentinel, which names the master. null: no Sentinel.' }),
     cluster: nullable(Type.Array(server('redis-0.example:6379'), { maxItems: 32, expects: 'a list of host:port' }), {
       description:
-        'Seed nodes of a Redis Cluster, through which the gateway discovers the others. Over TLS it connects to, and ' +
-        'verifies, each node by its announced name (cluster-announce-hostname), or by address if it announces none. ' +
-        'null: not a Cluster.',
+        'Seed nodes of a Redis Cluster, through which the gateway discovers the others. Over TLS, it connects to each node by the name that the node announces (cluster-announce-hostname), or else by its IP address. The certificate of the node must be valid for that name or address. null: not a Cluster.',
     }),
     commandTimeoutMilliseconds: Type.Integer({
       minimum: 10,
@@ -58,7 +56,7 @@ const redis = section(
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'Number of replicas that must confirm that they follow the master. Applies without sentinel while the registry is unavailable. null: the number that Redis reported to the registry. Set it if Redis does not report its replicas, as behind the single name of a managed failover pair. Use a lower number if some replicas are permanently gone or never promoted.',
+        'Number of replicas that must confirm a write, so that the gateway knows that its Redis server is still the master. This check applies while the registry is unavailable, except with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set it if Redis does not report its replicas, as behind the single name of a managed failover pair. Set a lower number if some replicas are permanently gone or never promoted.',
     }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
@@ -96,13 +94,12 @@ const cache = section(
       maximum: 86_400,
       default: 30,
       description:
-        'How long stale records are still used while the store is unavailable. After that, requests get 503.',
+        'How long the gateway still uses cached records (stale records) while the store is unavailable. After that, requests get 503.',
     }),
     preload: Type.Boolean({
       default: true,
       description:
-        'Read all records of the environment in the background, up to maxEntries, so that keys stay valid during a ' +
-        'short outage of the store.',
+        'Whether the gateway reads all records of its environment in the background when it starts, up to maxEntries. It can then accept their keys during a short outage of the store.',
     }),
   },
   { description: 'Cache of records in a gateway, which saves a store lookup per request.' },
@@ -132,8 +129,7 @@ export const keys = section(
     ),
     recordSecretFile: optionalFile(
       'File with the secret, at least 32 bytes, that seals records in Redis. The registry seals records; a gateway ' +
-        'with the secret accepts only sealed records. For a rotation, a second line may hold a second secret, which is ' +
-        'also accepted. Configure the registry first. null: records are not sealed.',
+        'with the secret accepts only sealed records. For a rotation, a second line may hold a second secret, which is also accepted. Configure the secret at the registry before the gateways. null: records are not sealed.',
     ),
   },
   { description: 'How API keys are hashed and their records are sealed.' },
@@ -163,8 +159,7 @@ export const torExits = section(
       maximum: 1440,
       default: 60,
       description:
-        'How often one gateway reads the sources again on behalf of all; at least twice within maxAgeHours. A ' +
-        'replaced file is read at once.',
+        'How often one gateway reads the sources again on behalf of all gateways. If this is longer than half of maxAgeHours, half of maxAgeHours applies. A source file that was replaced is read at once.',
     }),
     snapshotFile: line({
       default: 'var/tor-exits.json',
@@ -183,8 +178,7 @@ export const torExits = section(
       maximum: 8760,
       default: 48,
       description:
-        'Maximum age of a list, by the date in it or since its source last confirmed it. An older list counts as ' +
-        'unavailable. The modification time of a file only causes a warning.',
+        'Maximum age of a list. It counts from the date in the list or, without a date, from when the source last confirmed the list. An older list counts as unavailable. An old modification time of a file only causes a warning.',
     }),
     allowReserved: Type.Boolean({
       default: false,

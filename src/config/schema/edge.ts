@@ -131,7 +131,7 @@ export const limits = section(
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'Minimum rate at which a request body above 64 KiB must arrive, averaged over five seconds of waiting for the client. While it arrives, such a body occupies a permit of its upstream (maxInFlight). Below the rate: 408.',
+        'Minimum rate at which a request body above 64 KiB must arrive, as an average over five seconds in which the gateway waits for the client. Below the rate: 408, because an arriving body counts towards maxInFlight of its upstream.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -146,9 +146,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 10_000,
       description:
-        'Maximum number of open client connections per listener. At the limit, a new connection evicts one without ' +
-        'an accepted request so far, or an idle one of a merchant that holds more than half of all. If no connection ' +
-        'qualifies, the new one is closed at once.',
+        'Maximum number of open client connections per listener. At the limit, a new connection replaces one that has not had an accepted request yet, or an idle one of a merchant that holds more than half of all connections. If there is no such connection, the new one is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,
@@ -178,7 +176,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 200,
       description:
-        'Burst size: number of TLS handshakes that an address may start at once after a pause. Each handshake blocks the event loop.',
+        'Burst size: number of TLS handshakes that an address may start at once after a pause. It is limited because each handshake blocks the event loop.',
     }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -193,8 +191,7 @@ export const limits = section(
       maximum: 60_000,
       default: 1000,
       description:
-        'Mean event loop delay that counts as overload if two seconds in a row exceed it. An overloaded gateway ' +
-        'rejects requests with 503 instead of queueing them, until the delay falls to half. 0: never.',
+        'The gateway is overloaded if its mean event loop delay exceeds this value in two consecutive seconds. It then rejects requests with 503 instead of queueing them, until the delay falls to half of this value. 0: never.',
     }),
     drainDelaySeconds: Type.Integer({
       minimum: 0,
@@ -202,7 +199,7 @@ export const limits = section(
       default: 0,
       description:
         'How long the gateway still accepts connections after a stop signal. Meanwhile it reports not ready and ' +
-        'closes each connection after one response. Set it to the time that the load balancer needs to notice. While ' +
+        'closes each connection after one response. Set it to the time that the load balancer needs to stop sending requests to a gateway that is not ready. While ' +
         'connections are open, the delay is at least one second.',
     }),
     drainTimeoutSeconds: Type.Integer({

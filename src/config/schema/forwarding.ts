@@ -28,9 +28,7 @@ const upstream = section(
       maximum: 65_536,
       default: 1024,
       description:
-        'Maximum number of idle connections that are each reserved for one merchant. A connection is reserved once ' +
-        'it has carried a request body: a service that left the body unread would parse it as the next request. ' +
-        'These connections come on top of maxInFlight. The least recently used one closes first.',
+        'Maximum number of idle connections that are each reserved for one merchant. A connection is reserved once it has carried a request body, because a service that left the body unread would parse it as the next request, perhaps of another merchant. These connections are in addition to maxInFlight. The least recently used one closes first.',
     }),
     readsBodies: Type.Boolean({
       default: false,

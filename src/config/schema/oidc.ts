@@ -52,13 +52,14 @@ export const oidc = section(
       {
         default: [],
         maxItems: 200,
-        expects: 'a list of claim, value and roles',
+        expects: 'a list of { claim, value, roles }',
         description:
-          'Which claims give which roles. They are read at each sign-in and refresh; a person without a role is refused. Empty: only administrators with issuer and subject can sign in, with the roles that the registry has stored for them.',
+          'Which claims give which roles. The registry reads the claims at each sign-in and refresh, and refuses a person without a role. Empty: only administrators whose issuer and subject the registry has stored can sign in, with their stored roles.',
       },
     ),
     merchant: nullable(section({ claim }, { description: '' }), {
-      description: 'The claim with the merchant id of members. null: members of merchants do not sign in.',
+      description:
+        'The claim that contains the merchant id of a person who works for a merchant (a member). null: members cannot sign in.',
     }),
   },
   { description: '' },

@@ -54,8 +54,7 @@ export const services = section(
           { description: "The operators' listener. The gateway must not forward requests to it." },
         ),
         tokenFile: optionalFile(
-          'File with the shared bearer token of operators, at least 32 characters. null: no shared token. Without ' +
-            "registryKeys too, the operators' API is off, and wallets cannot be created or credited.",
+          "File with the shared bearer token of operators, at least 32 characters. null: no shared token. If registryKeys is empty too, the operators' API is off, and wallets cannot be created or credited.",
         ),
         registryKeys: Type.Array(
           line({ expects: 'the path of a file', examples: ['/etc/gateway/registry.pub'], holds: 'path' }),
@@ -64,7 +63,7 @@ export const services = section(
             maxItems: 2,
             description:
               "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
-              'administrators of the registry. During a key rotation, list both.',
+              'administrators of the registry. During a key rotation, list both the former and the new key.',
             expects: 'a list of paths of files',
           },
         ),
@@ -89,8 +88,7 @@ export const services = section(
           ),
           {
             description:
-              'The registry that gets each change by an operator as an event. Changes wait in the database while it is ' +
-              'unavailable. Required with registryKeys. null: no events.',
+              'The registry that gets each change by an operator as an event. While the registry is unavailable, the events wait in the database of the services. Required with registryKeys. null: no events.',
           },
         ),
       },
@@ -147,8 +145,7 @@ export const identity = section(
     issuer: line({ default: 'merchant-gateway', description: 'The issuer: `iss`.', expects: 'a name or URL' }),
     audience: nullable(line({ expects: 'a name or URL' }), {
       description:
-        'A second audience in `aud` next to the name of the upstream, for services of the previous release ' +
-        '(merchant-gateway) or services that require a common audience. null: only the upstream.',
+        'A second audience in `aud`, besides the name of the upstream. Set merchant-gateway if services of the previous release verify the assertion, or a name that all your services require. null: only the name of the upstream.',
     }),
     lifetimeSeconds: Type.Integer({
       minimum: 10,

@@ -56,8 +56,7 @@ export const registry = section(
         default: [],
         maxItems: 1000,
         description:
-          'Further hosts by which clients address the admin API. It always accepts those of the certificate, ' +
-          'loopback names and its own address. Other hosts in a request are rejected with 421, against DNS rebinding.',
+          'Further host names and addresses at which clients call the admin API. It always accepts the names in its certificate, loopback names and its own address. A request with another Host gets 421, against DNS rebinding.',
         expects: 'a list of host names and IP addresses',
       },
     ),
@@ -72,12 +71,12 @@ export const registry = section(
       { description: 'The system of record of merchants and keys.' },
     ),
     tokenFile: optionalFile(
-      'File with the shared bearer token, at least 32 characters. It is an owner named bootstrap, with which the first ' +
-        'administrators are created.',
+      'File with the shared bearer token, at least 32 characters. Its user is an owner named bootstrap, who creates the first administrators.',
     ),
     bootstrap: Type.Enum(['on', 'off'], {
       default: 'on',
-      description: 'off: the shared token is not accepted. Create an owner with a token first.',
+      description:
+        'Whether the shared token of tokenFile is accepted. Before you set off, create an owner who has another token.',
     }),
     reasonFor: Type.Array(
       Type.String({
@@ -88,7 +87,8 @@ export const registry = section(
       {
         default: [],
         maxItems: 50,
-        description: 'Permissions whose use requires a reason (`--reason`), which the event contains.',
+        description:
+          'Permissions whose use requires a reason (option `--reason`). The audit event of the change then contains the reason.',
         expects: 'a list of permissions',
       },
     ),
@@ -99,7 +99,7 @@ export const registry = section(
           owners: Type.Boolean({
             default: true,
             description:
-              'Whether a new owner, or a new identity of an owner, needs approval. Approval is not needed until there have been two owners.',
+              'Whether approval is needed when an administrator becomes an owner, or an owner gets another OpenID identity. Approval is not needed until there have been two owners.',
           }),
           fundingAbove: nullable(
             Type.Record(
@@ -109,13 +109,13 @@ export const registry = section(
             ),
             {
               description:
-                'Funding a wallet above this amount needs approval, in minor units by currency. Funding in a currency without an amount always needs approval. null: no funding needs approval. Example: { NGN: 100000000 }',
+                'An amount in minor units for each currency: funding a wallet with more needs approval. Funding in a currency that is not listed always needs approval. null: no funding needs approval. Example: { NGN: 100000000 }',
             },
           ),
           changes: Type.Boolean({
             default: true,
             description:
-              'Whether a change of this section needs approval. Until the approval, the former rules remain in force.',
+              'Whether a change of registry.approvals itself needs approval. Until the approval, the former rules remain in force.',
           }),
         },
         { description: '' },
@@ -141,7 +141,7 @@ export const registry = section(
           name: Type.String({
             pattern: noteName,
             default: 'merchant-gateway-registry',
-            description: 'Name of this installation in each receipt and in the public key.',
+            description: 'Name of this registry in each receipt that it signs and in its public key.',
             expects: 'an address without a scheme, such as control.example.com',
           }),
           keyFile: requiredFile(
@@ -154,8 +154,7 @@ export const registry = section(
       ),
       {
         description:
-          'Checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a ' +
-          'receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
+          'The registry as a witness of access logs: it checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
       },
     ),
     servicesToken: nullable(
@@ -170,7 +169,7 @@ export const registry = section(
       ),
       {
         description:
-          "Signs tokens of at most 5 minutes, with which administrators use the operators' API of the services. The " +
+          "The registry signs tokens, valid for at most 5 minutes, with which administrators use the operators' API of the services. The " +
           'services need the public key (services.operators.registryKeys). null: no such tokens.',
       },
     ),

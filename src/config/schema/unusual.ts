@@ -31,13 +31,33 @@ export const unusual = section(
     surgeLearnDays: threshold(
       400,
       35,
-      'Days of use before surge also reports on paydays (the middle and the end of a month), so that it has seen a monthly peak.',
+      'Days of use of a key before the rule surge also reports on paydays (the middle and the end of a month). By then, the rule has seen a monthly peak of the key.',
     ),
-    idleDays: threshold(3_650, 30, 'idle-key reports a use after this many days without use.'),
-    surgeFactor: threshold(10_000, 10, 'surge reports an hour with more than this many times the busiest hour so far.'),
-    surgeRequests: threshold(1_000_000_000, 200, 'surge ignores hours with fewer accepted requests.'),
-    newAddresses: threshold(256, 20, 'new-addresses reports an hour with this many address blocks never used before.'),
-    refusals: threshold(1_000_000, 30, 'refusals reports an hour with this many refused requests of a key in use.'),
+    idleDays: threshold(
+      3_650,
+      30,
+      'The rule idle-key reports a key that is used again after this many days without use.',
+    ),
+    surgeFactor: threshold(
+      10_000,
+      10,
+      'The rule surge reports an hour in which a key has more than this many times the requests of its busiest hour so far.',
+    ),
+    surgeRequests: threshold(
+      1_000_000_000,
+      200,
+      'The rule surge ignores hours with fewer accepted requests than this.',
+    ),
+    newAddresses: threshold(
+      256,
+      20,
+      'The rule new-addresses reports an hour in which a key is used from this many address blocks for the first time.',
+    ),
+    refusals: threshold(
+      1_000_000,
+      30,
+      'The rule refusals reports an hour in which this many requests of a key in use are refused.',
+    ),
     keepDays: threshold(36_500, 400, 'Age in days after which findings are deleted.'),
     webhooks: Type.Array(
       section(
@@ -49,7 +69,7 @@ export const unusual = section(
             description: 'Receives a POST for each finding. http is accepted only for loopback addresses.',
           }),
           secretFile: requiredFile(
-            'File with the secret that signs the requests: whsec_ and base64. A second line is the former one.',
+            'File with the secret that signs the requests, in the form whsec_<base64>. During a rotation, a second line holds the former secret.',
             '/etc/gateway/webhook-secret',
           ),
         },
@@ -61,7 +81,7 @@ export const unusual = section(
         description:
           'Where findings are sent, in the format of Standard Webhooks. Example: ' +
           '[{ url: https://alerts.example.com/gateway, secretFile: /etc/gateway/webhook-secret }]',
-        expects: 'a list of groups of url and secretFile',
+        expects: 'a list of { url, secretFile }',
       },
     ),
   },

@@ -190,7 +190,7 @@ export class Receipts {
     } catch (error) {
       return { problem: error instanceof Error ? error.message : String(error), isUnanswered: true };
     }
-    const { status, problem = 'the reply has no reason', receipt = '', head } = reply;
+    const { status, problem = 'the registry gave no reason', receipt = '', head } = reply;
     if (status !== 200) return { problem: `${status}: ${problem}`, isRefused: refusals.has(status) };
     try {
       const note = parseSubmission(submission).note + receipt;
@@ -223,11 +223,11 @@ export class Receipts {
     if (current !== null && receiptTimeOf(signed, current) !== null) return current;
     if (this.#options.key !== null)
       throw new WrongKey(
-        'the receipt is not signed by its key: if the registry has a new key, configure the key that checkpoints head ' +
-          'prints as accessLog.checkpoints.witness.publicKey',
+        'the receipt is not signed with accessLog.checkpoints.witness.publicKey: if the registry has a new key, set that option to the key that "merchant-gateway checkpoints head" prints',
       );
     const given = parseKey(key);
-    if (receiptTimeOf(signed, given) === null) throw new WrongKey('the receipt is not signed by its key');
+    if (receiptTimeOf(signed, given) === null)
+      throw new WrongKey('the receipt is not signed with the key that the registry sent with it');
     if (current === null) return given;
     if (this.#replacedKeys.has(keyText(given)))
       throw new WrongKey(

@@ -190,7 +190,9 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'a registry without a token',
       part: 'registry',
       options: { registry: { tokenFile: null } },
-      messages: [/registry\.tokenFile: expected the path of a file with the administrators' token/],
+      messages: [
+        /registry\.tokenFile: expected the path of a file with the shared token of administrators, or registry\.bootstrap: off/,
+      ],
     },
     {
       what: 'an admin token that is too short',
