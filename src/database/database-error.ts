@@ -51,7 +51,8 @@ const remedies: Readonly<Record<string, string>> = {
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or close some',
   '57014': 'a statement timed out; find what blocks it, or raise the timeout',
-  '55P03': 'another session holds the lock; look for a long transaction, such as a backup, and try again',
+  '55P03':
+    'another session holds the lock; find the transaction that holds it, such as a backup, and try again after its end',
   '25P03': 'it ended an idle transaction; try again',
   '25006': 'it is read-only, as a standby is; point the URL at the primary',
   '40P01': 'it ended a deadlock; try again',
@@ -88,7 +89,7 @@ function remedyFor(error: unknown): string {
   const known = typeof code === 'string' && Object.hasOwn(remedies, code) ? remedies[code] : undefined;
   if (known !== undefined) return known;
   if (/read timeout/i.test(message)) return 'it did not respond in time; check that it still runs';
-  if (/timeout/i.test(message)) return 'no connection was free or established in time; check that it responds';
+  if (/timeout/i.test(message)) return 'no connection became available in time; check that it responds';
   if (/SSL|certificate|self.signed/i.test(`${String(code)} ${message}`)) {
     return 'the TLS handshake failed; check sslmode and the certificate';
   }

@@ -69,7 +69,7 @@ async function requireKnown<Tables>(
   const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
   if (unknown !== undefined && !applied.some((name) => Object.hasOwn(migrations, name))) {
     throw new DatabaseError(
-      `The database belongs to another part (it has migration "${unknown}") and was not changed: give each part a separate database.`,
+      `The database belongs to another part of merchant-gateway (it has migration "${unknown}") and was not changed: give each part a separate database.`,
     );
   }
   if (unknown !== undefined) {

@@ -5,7 +5,7 @@ const unclear = 'The change may have been made even without a success response: 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'The name of the caller in the event, with the shared token only; it is not verified',
+  description: 'Only with the shared token: the name under which events record the caller; it is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -32,7 +32,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: "Stored in the database, but not yet in the gateways' key store, or a gateway that the registry does not know may still use the old record",
+          202: "Stored in the database, but perhaps not in force: the gateways' key store lacks it, or a gateway that the registry does not know may still use the old record",
         },
 };
 

@@ -68,12 +68,12 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_roster_complete',
-    '1 while the roster has every gateway that may use cached records; 0 while a gateway may be missing, so that no change is in force.',
+    '1 while the roster (list of gateways) has every gateway that may use cached records; 0 while a gateway may be missing, so that no change counts as in force.',
     async () => Number((await knownGateways(sources)).isComplete),
   );
   metrics.gauge(
     'registry_held_back_records',
-    'Keys and merchants held inactive after a restore of the database, until an operator lifts them (restores lift).',
+    'Keys and merchants held inactive after a restore of the database, until an operator reactivates them with "merchant-gateway restores lift".',
     async () => {
       const held = database.selectFrom('held_back').select((it) => it.fn.countAll<number>().as('count'));
       return (await held.executeTakeFirstOrThrow()).count;

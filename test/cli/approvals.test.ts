@@ -41,7 +41,7 @@ t.test('an operator requests a go-live, and another one shows and approves it', 
   t.match(await command('oma', 'approvals', 'list'), { status: 0, out: 'No requests.\n' });
 
   const waits = await command('olu', 'merchants', 'set', id, '--go-live', '--reason', 'contract 4711 signed');
-  t.match(waits, { status: 1, out: '', err: /^Not changed yet: the change waits for another administrator until/ });
+  t.match(waits, { status: 1, out: '', err: /^Not changed yet: another administrator must approve the change before/ });
   const [, approval = ''] = /approvals approve (apr_\w+)/.exec(waits.err) ?? [];
   const listed = await command('oma', 'approvals', 'list');
   t.match(listed.out, /ID +STATUS +REQUESTED BY +CHANGE +OF +WOULD CHANGE +UNTIL\n/);

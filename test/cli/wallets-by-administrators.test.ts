@@ -113,7 +113,10 @@ t.test('a funding above the limit moves after another treasurer has approved it'
   });
   const [, approval = ''] = /approvals approve (apr_\w+)/.exec(waits.stderr) ?? [];
   const [, again = ''] = /run this command again with (--reference .*)\.\n$/.exec(waits.stderr) ?? [];
-  t.match(await fund(701, ...again.split(' ')), { status: 1, stderr: /The request is WAITING/ });
+  t.match(await fund(701, ...again.split(' ')), {
+    status: 1,
+    stderr: /The request is not approved: its status is WAITING/,
+  });
   const out: string[] = [];
   const io = { out: (text: string) => void out.push(text), err: (text: string) => void out.push(text) };
   const decide = ['approvals', 'approve', approval, '--registry', registryUrl, '--token-file', tom.file];
@@ -162,7 +165,10 @@ t.test('each refusal names the next step', async (t) => {
   const at = ['--registry', registryUrl, '--registry-token-file'];
   const refused = await wallets('list', ...at, support.file);
   t.equal(refused.status, 1);
-  t.match(refused.stderr, /The role support may not do this: it needs wallets:read\. Run `whoami` and `roles` to see/);
+  t.match(
+    refused.stderr,
+    /The role support may not do this: the permission wallets:read is needed\. Run `whoami` and `roles` to see/,
+  );
   const reads = await wallets('list', ...at, auditor.file);
   t.same([reads.status, reads.stdout], [0, 'No wallets.\n']);
   const writes = await wallets('create', '--merchant', merchantId, ...inNaira, ...at, auditor.file);

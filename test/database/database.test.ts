@@ -130,7 +130,7 @@ onEachDatabase('a database of a newer version or of another part is not changed'
     {
       name: 'DatabaseError',
       message:
-        'The database belongs to another part (it has migration "0001-things") and was not changed: give each part a separate database.',
+        'The database belongs to another part of merchant-gateway (it has migration "0001-things") and was not changed: give each part a separate database.',
     },
     'a wrong URL does not suggest to restore a backup',
   );
@@ -447,7 +447,7 @@ t.test('PostgreSQL: each error of the server has its own remedy', (t) => {
     [{ code: '53300' }, /too many connections/],
     [{ code: '57P03' }, /try again/],
     [{ code: 'ENOTFOUND' }, /its host name does not exist/],
-    [new Error('timeout exceeded when trying to connect'), /no connection was free/],
+    [new Error('timeout exceeded when trying to connect'), /no connection became available in time/],
     [new Error('The server does not support SSL connections'), /the TLS handshake failed/],
     [{ code: 'SELF_SIGNED_CERT_IN_CHAIN' }, /the TLS handshake failed/],
     [new Error('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string'), /requires a password/],

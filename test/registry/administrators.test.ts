@@ -37,7 +37,7 @@ onEachDatabase('an administrator acts under their own name, and a change of role
   t.match(refused, {
     status: 403,
     body: {
-      message: 'The role support may not do this: it needs keys:create',
+      message: 'The role support may not do this: the permission keys:create is needed',
       data: { code: 'permission_missing', permission: 'keys:create' },
     },
   });
@@ -67,7 +67,7 @@ onEachDatabase('an administrator acts under their own name, and a change of role
   await call('PATCH', path, { body: { roles: ['support'] } });
   t.equal((await call('GET', '/merchants', { headers })).status, 200);
   const none = await call('GET', '/me', { headers: { authorization: `Bearer ${few}` } });
-  t.match(none, { status: 403, body: { message: 'This token has no role: it needs identity:read' } });
+  t.match(none, { status: 403, body: { message: 'This token has no role: the permission identity:read is needed' } });
   await call('PATCH', path, { body: { status: 'DISABLED' } });
   t.match(await call('GET', '/merchants', { headers }), { status: 401, body: { message: 'Invalid token' } });
   await call('PATCH', path, { body: { status: 'ACTIVE' } });

@@ -122,7 +122,7 @@ t.test('an origin that gateways cannot parse or that exceeds the import limit is
       {
         path: 'originAllowlist[1]',
         message:
-          /^originAllowlist\[1\] must name a host of at most 253 characters, as DNS has them; this one has [5-9]\d\d /,
+          /^originAllowlist\[1\] must name a host of at most 253 characters in its DNS form \(xn--…\), but this host has [5-9]\d\d$/,
       },
     ],
   });

@@ -72,7 +72,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
     status: 409,
     body: {
       success: false,
-      message: /^Not changed yet: the change waits for another administrator until 2026-01-16T12:00:00.000Z/,
+      message: /^Not changed yet: another administrator must approve the change before 2026-01-16T12:00:00.000Z/,
       data: { code: 'approval_required', approvalId: /^apr_/ },
     },
   });
@@ -105,7 +105,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: true } });
   t.match(await decide(approvalId, 'approve', oma.headers), {
     status: 409,
-    body: { message: /^The request is APPROVED: oma decided at/, data: { code: 'approval_not_waiting' } },
+    body: { message: /^The request is APPROVED: oma decided on it at/, data: { code: 'approval_not_waiting' } },
   });
   const recent = (await actions()).slice(0, 5);
   t.same(recent, ['approval.approved', 'merchant.changed', 'attempt.refused', 'attempt.refused', 'approval.requested']);
@@ -153,7 +153,8 @@ onEachDatabase(
     t.match(await decide(stale, 'approve', oma.headers), {
       status: 409,
       body: {
-        message: 'Nothing was changed: the state has changed since the request. Request the change again',
+        message:
+          'Nothing was changed: the current state is no longer the state that the request shows. Request the change again',
         data: { code: 'approval_stale' },
       },
     });
@@ -289,7 +290,10 @@ onEachDatabase('weaker rules wait for approval, and the rules in force remain un
   logged.length = 0;
   await configure(noRules);
   t.match(logged, [
-    { message: /^registry.approvals has changed, and the change waits for approval: an owner must run/ },
+    {
+      message:
+        /^registry.approvals has changed, and the new rules wait for approval: an owner must run "merchant-gateway approvals approve /,
+    },
   ]);
   t.equal((await goLive()).status, 409);
   await configure(noRules);

@@ -90,7 +90,7 @@ onEachDatabase(
     t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision: 7 } }), {
       status: 409,
       body: {
-        message: 'The merchant has changed meanwhile: its revision is 1',
+        message: 'The merchant has changed meanwhile (its revision is now 1): read it again, then repeat the change',
         data: { code: 'conflict', errors: emptyList },
       },
     });

@@ -121,7 +121,10 @@ onEachDatabase(
     t.match((await call('GET', '/readyz')).body, { success: true, data: { projection: 'behind' } });
     t.match(await call('GET', '/gateways'), {
       status: 503,
-      body: { message: /^The store of the gateways/, data: { code: 'service_unavailable', errors: emptyList } },
+      body: {
+        message: /^The gateways' key store is unavailable/,
+        data: { code: 'service_unavailable', errors: emptyList },
+      },
     });
 
     store.fails = () => null;

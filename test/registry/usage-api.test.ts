@@ -290,7 +290,7 @@ t.test('lists are available as CSV, in which a spreadsheet finds no formula', as
   );
   for (const name of ['page', 'per_page']) {
     const refused = await text(`/merchants/${merchant.id}/usage?format=csv&${name}=1`);
-    t.match(refused.json(), { success: false, message: `${name} is not for format=csv` });
+    t.match(refused.json(), { success: false, message: `${name} cannot be used with format=csv` });
   }
   t.equal((await text(`/merchants/${merchant.id}/usage?format=xml`)).statusCode, 422);
 });

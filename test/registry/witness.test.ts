@@ -215,7 +215,7 @@ onEachDatabase('nothing can be appended to a run that has ended', async (t, url)
   await take(run.submit('start', time.now()));
   await take(run.write(3).submit('end', time.now()));
   const verdict = await take(run.write(2).submit('periodic', time.now()));
-  t.match(verdict, { status: 409, problem: 'the run has ended with line 4' });
+  t.match(verdict, { status: 409, problem: 'the run has already ended, with line 4' });
   t.same(await findings(), ['fork']);
 });
 

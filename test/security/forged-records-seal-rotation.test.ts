@@ -72,7 +72,7 @@ for (const [where, open] of Object.entries(places)) {
       2,
       'once when sealing was enabled, and once when the secret was replaced',
     );
-    t.notOk(logged.some((line) => line.includes('in a new generation')));
+    t.notOk(logged.some((line) => line.includes('rewriting all records of the store')));
   });
 }
 

@@ -141,10 +141,11 @@ for (const [where, open] of Object.entries(places)) {
         await until(async () => (await gateway.ask(good.key)) === 'ACTIVE', 'the gateway still accepts the key');
       }
       t.equal(
-        logged.filter((line) => line.includes('another client changed the meta record of the store')).length,
+        logged.filter((line) => line.includes('another client changed mg:meta, the record that describes the store'))
+          .length,
         cases.length,
       );
-      t.notOk(logged.some((line) => line.includes('in a new generation')));
+      t.notOk(logged.some((line) => line.includes('rewriting all records of the store')));
 
       await registry.close();
       for (const [what, text] of cases) {

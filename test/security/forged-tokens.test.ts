@@ -95,7 +95,7 @@ t.test('a token counts in the authorization header only, and one that is too lon
   ])
     t.match((await app.inject({ url: '/me', headers })).json(), {
       message:
-        'A bearer token is required in the authorization header. Revoke the token that was sent elsewhere, because others may have read it',
+        'A bearer token is required in the authorization header. Revoke the token that this request sent outside that header, because others may have read it',
     });
   const besides = { url: `/events?claimed=${token}`, headers: { authorization: `Bearer ${token}` } };
   t.equal((await app.inject(besides)).statusCode, 401, 'a URL with a token, beside a valid header');

@@ -166,8 +166,16 @@ t.test('files of two instances swapped: both verify, and the next start names a 
     t.match(await submitStart(start, log.instance), { status: 200 }, 'a finding refuses no receipt');
   }
   t.match(await findings(), [
-    { kind: 'previous', origin: /^gw\.example\/a\//, message: /^the run continues the run \w{26}, which is unknown$/ },
-    { kind: 'previous', origin: /^gw\.example\/b\//, message: /^the run continues the run \w{26}, which is unknown$/ },
+    {
+      kind: 'previous',
+      origin: /^gw\.example\/a\//,
+      message: /^the run \(log of one process\) continues the run \w{26}, but no checkpoint of that run was received$/,
+    },
+    {
+      kind: 'previous',
+      origin: /^gw\.example\/b\//,
+      message: /^the run \(log of one process\) continues the run \w{26}, but no checkpoint of that run was received$/,
+    },
   ]);
   const verdict = one.verify([one.read(), other.read()], givenOf(logs));
   t.same(kindsOf(verdict), ['checkpoints:3 forked', 'checkpoints:7 forked'], 'from then on the verifier finds it too');

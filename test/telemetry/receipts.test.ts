@@ -45,7 +45,7 @@ class TestWitness {
     if (!isRepeated && (before.size !== oldSize || !isConsistent(before, { size, root }, proof)))
       return Promise.resolve({
         status: 409,
-        problem: `the newest known checkpoint of the run covers ${before.size} lines`,
+        problem: `the checkpoint does not continue the newest known one, which covers the first ${before.size} lines of the run`,
       });
     this.known.set(run, { size, root, text });
     const receipt = this.signer.receiptFor(text, 1_800_000_000);
@@ -275,7 +275,10 @@ t.test('a run that the witness refuses ends, and a new run begins', async (t) =>
   witness.known.set(refused, { size: 900, root: Buffer.alloc(32), text: '' });
   write(log, 3);
   await until(() => witness.known.size === 2);
-  t.match(problems[0], '409: the newest known checkpoint of the run covers 900 lines');
+  t.match(
+    problems[0],
+    '409: the checkpoint does not continue the newest known one, which covers the first 900 lines of the run',
+  );
   write(log, 3);
   await log.close(5_000);
   t.equal(checkpoints.status.receipts?.problem, null);
@@ -464,7 +467,10 @@ t.test('a run whose start was never received is replaced by another run', async 
   await checkpoints.register();
   const refused: string[] = [];
   checkpoints.onRefused((run) => void refused.push(run));
-  witness.reply = () => ({ status: 404, problem: 'the run is unknown: its start was never received' });
+  witness.reply = () => ({
+    status: 404,
+    problem: 'the run is unknown: its start checkpoint is missing',
+  });
   const [run, tree] = ['0'.repeat(26), new MerkleTree()];
   tree.append(leafHash('0'.repeat(64), 'the first line'));
   checkpoints.add({ run, size: 1, root: tree.root(), occasion: 'periodic', at: Date.now() }, tree.takeGrowth());

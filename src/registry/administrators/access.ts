@@ -194,7 +194,8 @@ export async function requirePermission(
   if (!permits(caller.roles, permission)) throw await refused(request, caller, permission, attempts);
   if (reasonFor?.has(permission) !== true || authorOf(request).reason !== null) return;
   await recordRefusal(request, 'a reason', attempts);
-  throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
+  const message = `A reason is required for ${permission}: send the header x-reason, or use --reason`;
+  throw new Refusal(400, message, [], 'reason_required');
 }
 
 /**
@@ -210,7 +211,7 @@ export async function requireProof(
   await recordRefusal(request, 'a recent proof of identity', attempts);
   throw new Refusal(
     403,
-    'Prove your identity again: sign in at /console/sign-in?prove=yes, or with a new link of merchant-gateway console',
+    'Prove your identity again: sign in at /console/sign-in?prove=yes, or with a new link from "merchant-gateway console"',
     [],
     'identity_not_proven',
   );
@@ -249,7 +250,7 @@ async function refused(
   await recordRefusal(request, permission, attempts);
   const held =
     caller.roles.length === 0 ? 'This token has no role' : `The role ${caller.roles.join(', ')} may not do this`;
-  return new Refusal(403, `${held}: it needs ${permission}`, [], 'permission_missing', { permission });
+  return new Refusal(403, `${held}: the permission ${permission} is needed`, [], 'permission_missing', { permission });
 }
 
 async function notFound(

@@ -24,7 +24,7 @@ export interface Credentials {
 
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]{1,4096})$/i;
 const absentMessage = 'A bearer token is required';
-const misplacedMessage = `${absentMessage} in the authorization header. Revoke the token that was sent elsewhere, because others may have read it`;
+const misplacedMessage = `${absentMessage} in the authorization header. Revoke the token that this request sent outside that header, because others may have read it`;
 
 /** The credentials of the admin API: bearer tokens. The admin API does not read cookies. */
 export function bearerCredentials(identities: Identities): Credentials {

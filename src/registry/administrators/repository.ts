@@ -109,7 +109,10 @@ export function changeAdministrator(
     const { transaction, now } = change;
     const before = await findAdministrator(transaction, id);
     if (version !== undefined && version !== before.version) {
-      throw new Refusal(409, `The administrator has changed meanwhile: the version is ${before.version}`);
+      throw new Refusal(
+        409,
+        `The administrator has changed meanwhile (its version is now ${before.version}): read it again, then repeat the change`,
+      );
     }
     const { status, roles, issuer, subject } = { ...before, ...changes };
     requireFittingRoles(roles, before.merchantId);

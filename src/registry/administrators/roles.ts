@@ -58,7 +58,7 @@ export const roles = {
     permissions: [...reads, 'events:export', 'records:export', 'wallets:read', 'administrators:read', ...ofEverybody],
   },
   treasurer: {
-    description: 'wallets, and the money in them; of the registry only merchants and events',
+    description: 'wallets, the money in them, and approvals; otherwise only reads merchants and events',
     isOfMember: false,
     permissions: [
       'merchants:read',
@@ -70,7 +70,7 @@ export const roles = {
     ],
   },
   services: {
-    description: 'for the services: adds what operators change there to the events',
+    description: 'for the services process: adds events about what operators do in the services',
     isOfMember: false,
     permissions: ['events:append', ...ofEverybody],
   },

@@ -68,7 +68,8 @@ export const administratorChangesBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'a whole number: the version that the change is based on; with another one, nothing is changed',
+        description:
+          'a whole number: the version that the change is based on; if the administrator has another one, nothing is changed',
       }),
     ),
   },
@@ -152,11 +153,11 @@ export const identitySchema = Type.Object({
   merchantApi: Type.Optional(
     Type.Object(
       { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
-      { description: 'where merchants reach the gateways, as far as registry.console says' },
+      { description: 'the addresses of the gateways for merchants; null if registry.console names no address' },
     ),
   ),
   hasSignIn: Type.Optional(Type.Boolean({ description: 'true: people sign in with an OpenID provider' })),
-  hasWallets: Type.Optional(Type.Boolean({ description: 'true: the console has the wallets of the services' })),
+  hasWallets: Type.Optional(Type.Boolean({ description: 'true: the console shows the wallets of the services' })),
   session: Type.Optional(
     Type.Union([
       Type.Null(),

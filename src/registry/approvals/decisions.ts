@@ -40,7 +40,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
     const isAsShown =
       (proposal.before && JSON.stringify(proposal.before)) === row.before &&
       JSON.stringify(proposal.after) === row.after;
-    if (!isAsShown) throw new Refusal(409, 'the state has changed since the request');
+    if (!isAsShown) throw new Refusal(409, 'the current state is no longer the state that the request shows');
     approved.push({ approval, revision: change.revision });
     return [eventOf('approval.approved', approval)];
   };

@@ -50,7 +50,7 @@ export async function changeOrRequest<Result>(
     const { id, expiresAt } = await fileRequest(context, authorOf(request), error.proposal, input);
     throw new Refusal(
       409,
-      `Not changed yet: the change waits for another administrator until ${expiresAt} (approvals approve ${id})`,
+      `Not changed yet: another administrator must approve the change before ${expiresAt}, with "merchant-gateway approvals approve ${id}"`,
       [],
       'approval_required',
       { approvalId: id, expiresAt },
@@ -170,7 +170,8 @@ export async function decide(
 /** Thrown for a request that was already decided, or has expired. */
 class NotWaiting extends Refusal {
   constructor({ status, decider, decidedAt, expiresAt }: Approval) {
-    const when = status === 'EXPIRED' ? `it expired at ${expiresAt}` : `${decider ?? ''} decided at ${decidedAt ?? ''}`;
+    const when =
+      status === 'EXPIRED' ? `it expired at ${expiresAt}` : `${decider ?? ''} decided on it at ${decidedAt ?? ''}`;
     super(409, `The request is ${status}: ${when}`, [], 'approval_not_waiting');
   }
 }

@@ -45,7 +45,7 @@ export async function applyConfiguredRules(
     const { id, expiresAt } = await fileRequest(context, registryAuthor, error.proposal, configured);
     logger?.warn(
       { approvalId: id, expiresAt, configured, inForce: error.proposal.before },
-      `registry.approvals has changed, and the change waits for approval: an owner must run approvals approve ${id}`,
+      `registry.approvals has changed, and the new rules wait for approval: an owner must run "merchant-gateway approvals approve ${id}"`,
     );
   }
 }

@@ -149,8 +149,8 @@ export class SilentRuns {
       const since = new Date(received_at).toISOString();
       const message =
         next_run === null
-          ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
-          : `the run ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
+          ? `the last checkpoint of the run (log of one process) arrived at ${since} and covers ${size} lines, but no checkpoint marks the end of the run`
+          : `the run (log of one process) ended at ${since} and continues as run ${next_run}, but no checkpoint of run ${next_run} was received`;
       await database.transaction().execute(async (transaction) => {
         // Updates no row if another registry has reported the run, or a checkpoint of the run has arrived since the
         // query. In both cases, this process does not report it.
@@ -165,7 +165,7 @@ export class SilentRuns {
         await reportFinding(transaction, { id: ulid(now), found_at: now, kind: 'silent', origin, message });
         logger?.error(
           { kind: 'silent', run: origin, problem: message },
-          'new finding in the access log of a gateway: see "checkpoints findings"',
+          'new problem in the access log of a gateway: see "merchant-gateway checkpoints findings"',
         );
       });
     }

@@ -157,7 +157,7 @@ function readKey(text: string): NoteKey {
   throw Refusal.invalid([
     {
       path: 'publicKey',
-      message: 'publicKey must be a public key in the format that the command "audit public-key" prints',
+      message: 'publicKey must be a public key as "merchant-gateway audit public-key" prints it',
     },
   ]);
 }

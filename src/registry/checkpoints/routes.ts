@@ -48,7 +48,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { body: pinBody, querystring: noQuery },
         config: {
-          operation: { summary: 'Pin a key that signs for a gateway', data: instanceKeySchema },
+          operation: {
+            summary: 'Pin (trust) a key with which a gateway signs its access log',
+            data: instanceKeySchema,
+          },
           access: { permission: 'checkpoints:write' },
         },
       },
@@ -115,7 +118,7 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { querystring: noQuery },
         config: {
-          operation: { summary: 'The signed head of the list of checkpoints', data: witnessSchema },
+          operation: { summary: 'The signed size and root hash of the checkpoint list', data: witnessSchema },
           access: { permission: 'checkpoints:read' },
         },
       },

@@ -11,7 +11,7 @@ const givenMoment = Type.String({
 const publicKey = Type.String({
   minLength: 1,
   maxLength: 512,
-  description: 'a public key as audit public-key prints it',
+  description: 'a public key as "merchant-gateway audit public-key" prints it',
 });
 
 /** A public key of an instance (gateway). It verifies checkpoints, the signed states of the instance's access log. */
@@ -71,7 +71,7 @@ export const checkpointsQuery = Type.Object({
   of: Type.Enum(['list', 'runs'], {
     type: 'string',
     description:
-      'list: the append-only list, oldest checkpoint first; runs: the newest checkpoint of each run, oldest run first',
+      'list: the append-only list, oldest checkpoint first; runs: the newest checkpoint of each run (log of one process), oldest run first',
   }),
 });
 

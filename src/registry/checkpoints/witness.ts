@@ -193,12 +193,16 @@ export class Witness {
     const state = await keyStateOf(transaction, instance, now);
     if (state === 'counts') return;
     if (state === 'other')
-      throw new Refused(403, `another key is pinned for ${name}: pin the new key with instance-keys pin`, 'key');
+      throw new Refused(
+        403,
+        `another key is pinned for ${name}: run "merchant-gateway instance-keys pin" with the new key`,
+        'key',
+      );
     if (state === 'ended') throw new Refused(403, `the key of ${name} is no longer valid`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
-      'trusting the first instance key of a gateway: compare it with the output of "audit public-key" there, then run "instance-keys confirm"',
+      'trusting the first signing key of a gateway: compare it with the output of "merchant-gateway audit public-key" there, then run "merchant-gateway instance-keys confirm"',
     );
   }
 
@@ -214,7 +218,7 @@ export class Witness {
     if (at > now + clockToleranceMilliseconds) await find(`the checkpoint is dated ${date}, which is in the future`);
     // A checkpoint that is late but in order is no problem: after an outage of the registry, gateways submit late.
     else if (known !== undefined && at < known.signed_at)
-      await find(`the checkpoint is dated ${date}, earlier than the previous checkpoint of the run`);
+      await find(`the checkpoint is dated ${date}, earlier than the previous one of its run (log of one process)`);
   }
 
   /**
@@ -230,21 +234,16 @@ export class Witness {
     if (known === undefined) {
       const ofName = transaction.selectFrom('runs').select('origin').where('name', '=', name);
       const isNew = (await ofName.limit(1).executeTakeFirst()) === undefined;
-      if (!isNew)
-        await this.#find(
-          transaction,
-          'previous',
-          origin,
-          `the run continues the run ${previous.run}, which is unknown`,
-        );
+      const message = `the run (log of one process) continues the run ${previous.run}, but no checkpoint of that run was received`;
+      if (!isNew) await this.#find(transaction, 'previous', origin, message);
       return;
     }
     if (known.size > previous.size) {
-      const message = `the log of the run ${previous.run} ended with line ${previous.size}, but ${known.size} of its lines are signed: lines were removed`;
+      const message = `the run ${previous.run} (log of one process) ended with line ${previous.size}, but its first ${known.size} lines were signed: lines were removed`;
       await this.#find(transaction, 'cut', origin, message);
     }
     if (at < known.signed_at - clockToleranceMilliseconds) {
-      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the run ${previous.run} that its run continues`;
+      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the run ${previous.run}, which its run (log of one process) continues`;
       await this.#find(transaction, 'clock', origin, message);
     }
     const other = await transaction
@@ -252,8 +251,9 @@ export class Witness {
       .select('origin')
       .where('previous_run', '=', former)
       .executeTakeFirst();
-    if (other !== undefined)
-      await this.#find(transaction, 'fork', origin, `the run ${previous.run} is already followed by ${other.origin}`);
+    if (other === undefined) return;
+    const fork = `another run (log of one process), ${other.origin}, already continues the run ${previous.run}`;
+    await this.#find(transaction, 'fork', origin, fork);
   }
 
   async #find(database: RegistryDatabase, kind: WitnessFindingKind, origin: string, message: string): Promise<void> {
@@ -261,29 +261,29 @@ export class Witness {
     await reportFinding(database, { id: ulid(now), found_at: now, kind, origin, message });
     this.#options.logger?.error(
       { kind, run: origin, problem: message },
-      'new finding in the access log of a gateway: see "checkpoints findings"',
+      'new problem in the access log of a gateway: see "merchant-gateway checkpoints findings"',
     );
   }
 }
 
 function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoint): void {
-  if (occasion !== 'start') throw new Refused(404, 'the run is unknown: its start was never received', 'unknown');
-  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is unknown: expected old 0 without a proof');
+  if (occasion !== 'start') throw new Refused(404, 'the run is unknown: its start checkpoint is missing', 'unknown');
+  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is new: expected old 0 and no proof');
 }
 
 function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
   if (known.run_key !== keyText(checkpoint.runKey))
-    throw new Refused(422, 'the run is signed with another run key: two processes write it', 'fork');
+    throw new Refused(422, 'the run was signed with another run key before: two processes write it', 'fork');
   if (checkpoint.size < known.size || oldSize !== known.size)
     throw new Refused(
       409,
-      `the newest known checkpoint of the run covers ${known.size} lines`,
+      `the checkpoint does not continue the newest known one, which covers the first ${known.size} lines of the run`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
   // Rejects an older checkpoint of equal size: an attacker could replay one to make a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
-    throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
-  if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
+    throw new Refused(409, `a later checkpoint of the same ${known.size} lines was received`, 'replay');
+  if (known.occasion === 'end') throw new Refused(409, `the run has already ended, with line ${known.size}`, 'fork');
   const older = readOlder(known);
   if (!isConsistent(older, checkpoint, proof))
     throw new Refused(422, `the first ${known.size} lines of the run differ from the signed lines`, 'fork');

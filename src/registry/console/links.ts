@@ -150,7 +150,7 @@ async function defaultOwner(transaction: RegistryDatabase, { administratorId }: 
   const [first, ...others] = await activeOwners(transaction);
   if (first === undefined) {
     const create = 'merchant-gateway administrators create NAME --role owner';
-    throw new Refusal(409, `No owner exists yet: create one first, with ${create}`, [], 'no_owner');
+    throw new Refusal(409, `No owner exists yet: create one first with "${create}"`, [], 'no_owner');
   }
   if (others.length === 0) return first;
   const message = 'administrator is required with the shared token, because there are several owners';

@@ -52,7 +52,7 @@ export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes
         schema: { querystring: sessionsQuery },
         config: {
           operation: {
-            summary: 'Open sessions of the console of an administrator, newest first',
+            summary: "An administrator's open console sessions, newest first",
             page: consoleSessionSchema,
           },
           access: { permission: 'tokens:own', merchant: 'own' },
@@ -73,7 +73,7 @@ export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes
       {
         schema: { params: idParams, querystring: noQuery },
         config: {
-          operation: { summary: 'End a session of the console at once', data: consoleSessionSchema },
+          operation: { summary: 'End a console session at once', data: consoleSessionSchema },
           access: { permission: 'tokens:own', merchant: 'own' },
         },
       },

@@ -43,7 +43,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: exportsQuery },
         config: {
           operation: {
-            summary: 'Begin an export of events, which is itself an event',
+            summary: 'Begin an export of events; the export is recorded as an event too',
             status: 201,
             data: begunExportSchema,
           },
@@ -81,7 +81,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { body: servicesEventsBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Append what operators did, tried and read in the services, once per id',
+            summary: 'Add events about what operators did, tried and read in the services; each id is stored only once',
             data: appendedSchema,
           },
           access: { permission: 'events:append' },
@@ -98,7 +98,10 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { querystring: noQuery },
         config: {
-          operation: { summary: 'The end of the chain of events, to verify it', data: chainStateSchema },
+          operation: {
+            summary: 'The newest link of the event chain, with which the chain is verified',
+            data: chainStateSchema,
+          },
           access: chainAccess,
         },
       },
@@ -113,7 +116,10 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { querystring: chainQuery },
         config: {
-          operation: { summary: 'The events as the chain covers them, oldest first', data: chainPageSchema },
+          operation: {
+            summary: 'The events in the form that the hashes of the event chain cover, oldest first',
+            data: chainPageSchema,
+          },
           access: chainAccess,
         },
       },

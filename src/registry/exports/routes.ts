@@ -25,7 +25,7 @@ export const exportRoutes: Routes = (app, context) => {
       schema: { querystring: exportQuery },
       config: {
         operation: {
-          summary: 'Merchants and keys as an import takes them: keys by their hashes, without the keys themselves',
+          summary: 'Merchants and keys in the format of an import, with the hashes of keys instead of the keys',
           data: exportPageSchema,
         },
         access: { permission: 'records:export' },

@@ -131,7 +131,7 @@ export class Roster {
     if (heldBack === 0) return;
     logger?.warn(
       { heldBack },
-      'a gateway has revocations that the database lacks; the registry holds these records inactive: see "restores held"',
+      'a gateway has revocations that the database lacks; the registry holds these records inactive: see "merchant-gateway restores held"',
     );
   }
 
@@ -173,10 +173,16 @@ export class Roster {
     });
     if (!isKept) return false;
     for (const { instanceId, acknowledgement } of fresh) {
-      logger?.info({ instanceId, host: acknowledgement?.host }, 'gateway added to the roster');
+      logger?.info(
+        { instanceId, host: acknowledgement?.host },
+        'gateway added to the roster: changes now wait for its confirmation',
+      );
     }
     for (const { instance_id, host } of over)
-      logger?.info({ instanceId: instance_id, host }, 'gateway removed from the roster');
+      logger?.info(
+        { instanceId: instance_id, host },
+        'gateway removed from the roster: changes no longer wait for its confirmation',
+      );
     return true;
   }
 

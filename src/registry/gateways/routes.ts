@@ -45,7 +45,7 @@ export function gatewayRoutes(sources: GatewaySources): Routes {
       { schema: { querystring: noQuery }, config: { operation, access: { permission: 'gateways:read' } } },
       async () => {
         const { gateways } = await knownGateways(sources).catch(() => {
-          throw new Refusal(503, 'The store of the gateways is unavailable');
+          throw new Refusal(503, "The gateways' key store is unavailable");
         });
         const sorted = gateways.toSorted((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
         const shown = sorted.map(({ instanceId, host, environment, version, startedAt, revision, ...one }) => ({

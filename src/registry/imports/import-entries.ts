@@ -60,7 +60,7 @@ async function requireNoGoLive({ transaction }: Change, merchants: readonly Merc
   if (live === undefined || !(await rulesIn(transaction)).goLive) return;
   throw new Refusal(
     409,
-    `The merchant ${live.merchantId} would go live, which needs approval: import it with goLive false, then run merchants set ${live.merchantId} --go-live`,
+    `The merchant ${live.merchantId} would go live, which needs approval: import it with goLive false, then run "merchant-gateway merchants set ${live.merchantId} --go-live"`,
     [],
     'approval_required',
   );

@@ -35,6 +35,6 @@ export function resourceProblem(permissions: readonly string[], resources: Reado
     path: 'permissions',
     message:
       `permissions: "${unknown}" is not a resource${meant || '.'} Resources: ${known.slice(0, mostResourcesNamed).join(', ')}${more}. ` +
-      'If gateways have a route with it, add that route to the configuration of the registry too',
+      'If gateways have a route for this resource, add that route to the configuration of the registry too',
   };
 }

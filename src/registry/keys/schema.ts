@@ -60,7 +60,10 @@ export const keysQuery = Type.Object({
     }),
   ),
   label: Type.Optional(
-    withPurpose(keylessLine(100), 'Only keys whose label has this part; upper and lower case are equal'),
+    withPurpose(
+      keylessLine(100),
+      'Only keys whose label contains this text; upper and lower case are treated as equal',
+    ),
   ),
 });
 
@@ -89,7 +92,9 @@ export const listedKeySchema = Type.Object({
   ...apiKeySchema.properties,
   // Optional, because the previous release does not send the following fields.
   createdBy: Type.Optional(
-    Type.Union([Type.Null(), Type.String()], { description: 'null: the event of its creation is no longer stored' }),
+    Type.Union([Type.Null(), Type.String()], {
+      description: 'null: the event that recorded the creation of the key is no longer stored',
+    }),
   ),
   lastUse: Type.Optional(lastUse),
 });

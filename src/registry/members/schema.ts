@@ -47,7 +47,8 @@ export const memberChangesBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'a whole number: the version that the change is based on; with another one, nothing is changed',
+        description:
+          'a whole number: the version that the change is based on; if the member has another one, nothing is changed',
       }),
     ),
   },

@@ -55,7 +55,11 @@ function check(
 ): CheckedAllowlist | null {
   if (given === null || given === undefined) return null;
   if (given.length > 0) return checkList(given);
-  return { entries: [], problems: [], concerns: [{ path, flag: 'empty_list', what: 'an empty list admits nobody' }] };
+  return {
+    entries: [],
+    problems: [],
+    concerns: [{ path, flag: 'empty_list', what: 'an empty list admits no client' }],
+  };
 }
 
 function unconfirmed({ path, flag, what }: Concern): Problem {

@@ -33,7 +33,7 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
     }
     // Checks the length after the conversion to Punycode, which can make a host several times as long.
     if (host.length > longestHost) {
-      const message = `${path} must name a host of at most ${longestHost} characters, as DNS has them; this one has ${host.length} (xn--…)`;
+      const message = `${path} must name a host of at most ${longestHost} characters in its DNS form (xn--…), but this host has ${host.length}`;
       problems.push({ path, message });
       continue;
     }

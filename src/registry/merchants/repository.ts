@@ -128,7 +128,10 @@ export function changeMerchant(
     const before = await findMerchant(transaction, id);
     const records = [`merchant:${id}`];
     if (expected !== undefined && expected !== before.revision) {
-      throw new Refusal(409, `The merchant has changed meanwhile: its revision is ${before.revision}`);
+      throw new Refusal(
+        409,
+        `The merchant has changed meanwhile (its revision is now ${before.revision}): read it again, then repeat the change`,
+      );
     }
     const names = settingNames.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));
     const shown = { before: only(before, settingNames), after: only({ ...before, ...changes }, settingNames) };

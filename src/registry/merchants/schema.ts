@@ -95,7 +95,8 @@ export const listedMerchantSchema = Type.Object({
   // Optional, because the previous release does not send this field.
   counts: Type.Optional(
     Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
-      description: 'active keys, and requests in the last 24 hours; null without usage:read',
+      description:
+        'numbers of active keys, and of requests in the last 24 hours; null if the caller lacks the permission usage:read',
     }),
   ),
 });

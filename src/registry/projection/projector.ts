@@ -149,7 +149,10 @@ export class Projector {
     try {
       await this.#projection.end();
     } catch (error) {
-      this.#logger?.warn({ err: error }, 'the projection lease could not be released; it expires by itself');
+      this.#logger?.warn(
+        { err: error },
+        'the lease (the right to write records to the store) could not be released; it expires by itself',
+      );
     }
   }
 

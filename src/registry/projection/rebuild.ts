@@ -61,7 +61,7 @@ export class Rebuild {
     if (store.endsWithProcess || before.published === null) logger?.info(details, 'writing every record to the store');
     else {
       const why = 'the store is not in the state that the database expects';
-      logger?.warn(details, `${why}: rewriting all records in a new generation`);
+      logger?.warn(details, `${why}: rewriting all records of the store`);
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
@@ -129,7 +129,7 @@ export class Rebuild {
     if (isBehind || heldBack > 0)
       logger?.warn(
         { heldBack },
-        'the database lacks changes that the store or a gateway has: it was restored to an earlier state; see "restores list"',
+        'the database lacks changes that the store or a gateway has: it was restored to an earlier state; see "merchant-gateway restores list"',
       );
     return true;
   }

@@ -53,7 +53,7 @@ export class Sealing {
     if (meta === null || isKnown) return;
     const why =
       sealIds.length === 0 ? 'this registry has no keys.recordSecretFile' : 'this registry has another secret';
-    throw new Error(`the records of the store are sealed, but ${why}: ${howToSeal}`);
+    throw new Error(`the records of the store are sealed (authenticated with a secret), but ${why}: ${howToSeal}`);
   }
 
   /**
@@ -102,7 +102,10 @@ export class Sealing {
       ...{ database: await databaseName(database), servers: [...(servers ?? snapshot.servers)] },
       ...{ replicas: Math.max(this.#replicas, snapshot.replicas), asks: store.inbox !== null },
     };
-    logger?.error({ generation }, 'another client changed the meta record of the store: rewriting the meta record');
+    logger?.error(
+      { generation },
+      'another client changed mg:meta, the record that describes the store: rewriting mg:meta',
+    );
     if (published !== null) await store.complete(meta, published);
     return meta;
   }

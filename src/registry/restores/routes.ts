@@ -20,7 +20,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'Times when the database was found, or suspected, to lack changes, newest first',
+          summary: 'When the registry found or suspected that its database lacks changes, newest first',
           data: Type.Array(restoreSchema),
         },
         access: { permission: 'restores:read' },
@@ -73,7 +73,7 @@ export const restoreRoutes: Routes = (app, context) => {
     async (request, reply) => {
       const id = idIn(request.params, 'Held-back record');
       const { held, revision } = await lift(context, authorOf(request), id);
-      return respondToChange(reply, 200, 'Record lifted', held, await confirm(revision, null));
+      return respondToChange(reply, 200, 'Held-back record reactivated', held, await confirm(revision, null));
     },
   );
 };

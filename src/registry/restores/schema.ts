@@ -28,7 +28,10 @@ export const heldBackSchema = Type.Object({
   keyId: Type.Union([Type.String(), Type.Null()]),
   merchantId: Type.String(),
   /** The deprecated name of `keyId` or, for a merchant, of `merchantId`. */
-  id: Type.String({ deprecated: true, description: 'Read keyId instead or, for a merchant, merchantId.' }),
+  id: Type.String({
+    deprecated: true,
+    description: 'Read keyId instead. If the record is a merchant, read merchantId.',
+  }),
   /** Where the later revision (number of the change) was found: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,

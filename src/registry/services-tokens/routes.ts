@@ -27,7 +27,7 @@ export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenO
         config: {
           operation: {
             summary:
-              "Sign a token of at most 5 minutes for the services' operators' API, with the caller's permissions",
+              "Sign a token for the operators' API of the services, with the caller's permissions, valid for at most 5 minutes",
             status: 201,
             isRead: true,
             data: servicesTokenSchema,

@@ -39,6 +39,6 @@ export type Session = Static<typeof sessionSchema>;
 export const handleBody = Type.Object({
   handle: Type.String({
     pattern: /^[A-Za-z0-9_-]{43}$/,
-    description: 'the handle of the last response about this sign-in',
+    description: 'the value of handle in the last response about this sign-in',
   }),
 });

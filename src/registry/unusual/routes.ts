@@ -114,7 +114,7 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
         const { keyId } = await findUnusual(database, id, null);
         if (decision !== 'revoked') {
           const finding = await decideUnusual(context, author, id, decision);
-          return success('Finding answered', { ...finding, propagation: null });
+          return success('Decision recorded', { ...finding, propagation: null });
         }
         await requirePermission(request, revoking, { attempts, reasonFor });
         // Revokes first. If this process ends before it stores the decision, the client can repeat the request.

@@ -43,7 +43,7 @@ export const unusualQuery = Type.Object({
   status: Type.Optional(
     Type.Enum(['open', 'answered'], {
       type: 'string',
-      description: 'open: findings without a decision, or with look; answered: the others',
+      description: 'open: findings without a decision, or with the decision look; answered: all other findings',
     }),
   ),
 });

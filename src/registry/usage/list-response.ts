@@ -70,10 +70,10 @@ export async function respondWithList<Item extends object>(
     return successPage(message, await read(paging), paging);
   }
   const [page] = (['page', 'per_page'] as const).filter((name) => query[name] !== undefined);
-  if (page !== undefined) throw Refusal.invalid([{ path: page, message: `${page} is not for format=csv` }]);
+  if (page !== undefined) throw Refusal.invalid([{ path: page, message: `${page} cannot be used with format=csv` }]);
   const { items, totalRecords } = await read({ page: 1, perPage: mostCsvRows });
   if (totalRecords > mostCsvRows) {
-    const shorter = `the list has ${totalRecords} rows, and CSV at most ${mostCsvRows}: give filters, or since and until`;
+    const shorter = `the list has ${totalRecords} rows, but CSV has at most ${mostCsvRows}: shorten the list with filters, or with since and until`;
     throw Refusal.invalid([{ path: 'format', message: shorter }]);
   }
   reply.type('text/csv; charset=utf-8; header=present');

@@ -13,10 +13,10 @@ const text = orNull(Type.String());
 /** Requests of one hour, day, key or result code, depending on `by` in the query. */
 export const usageRowSchema = Type.Object({
   from: orNull(
-    Type.String({ format: 'date-time', description: 'The beginning of the hour or day; by=hour and by=day' }),
+    Type.String({ format: 'date-time', description: 'The start of the hour or day; only with by=hour or by=day' }),
   ),
-  keyId: orNull(Type.String({ description: 'With by=key' })),
-  code: orNull(Type.String({ description: 'With by=code' })),
+  keyId: orNull(Type.String({ description: 'The id of the key; only with by=key' })),
+  code: orNull(Type.String({ description: 'The result code; only with by=code' })),
   ...{ requests: count, accepted: count, refused: count },
   averageMilliseconds: Type.Number({ minimum: 0 }),
   slowestMilliseconds: Type.Number({ minimum: 0 }),
@@ -45,16 +45,18 @@ export const addressRowSchema = Type.Object({
 export const hostRowSchema = Type.Object({
   day: moment,
   header: orNull(
-    Type.String({ description: 'The header that decided: the first of Origin, Referer and Host in the request' }),
+    Type.String({
+      description: 'The header that named the host: the first of Origin, Referer and Host that the request has',
+    }),
   ),
-  host: orNull(Type.String({ description: 'null: all others together' })),
+  host: orNull(Type.String({ description: 'null: all other hosts together' })),
   ...{ accepted: count, refused: count },
 });
 
 /** Accepted requests with one User-Agent on one day. */
 export const agentRowSchema = Type.Object({
   day: moment,
-  agent: orNull(Type.String({ description: 'null: all others together' })),
+  agent: orNull(Type.String({ description: 'null: all other User-Agents together' })),
   requests: count,
 });
 

@@ -248,7 +248,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'the database of the services for the registry',
       part: 'registry',
       options: database('registry', at.postgresOfServices),
-      messages: [/The database belongs to another part .* give each part a separate database/],
+      messages: [/The database belongs to another part of merchant-gateway .* give each part a separate database/],
     },
   ];
 }
