@@ -304,7 +304,7 @@ export const texts = {
   administrators: {
     title: 'Administrators',
     create: 'New administrator',
-    columns: ['Name', 'Kind', 'Roles', 'Merchant', 'Status', 'At the provider', 'Actions'],
+    columns: ['Name', 'Kind', 'Roles', 'Merchant', 'Status', 'Account at the sign-in provider', 'Actions'],
     kinds: { person: 'Person', machine: 'Program' },
     allMerchants: 'All',
     noSignIn: 'no sign-in',
@@ -421,7 +421,8 @@ export const texts = {
       needsApproval: 'This amount needs the approval of another administrator.',
       request: 'Request approval',
       requested: 'Approval requested',
-      requestedText: 'Another administrator has 24 hours to approve. After that, fund the wallet on this page.',
+      requestedText:
+        'Another administrator has 24 hours to approve. Once the request is approved, fund the wallet on this page.',
       unclear:
         'We do not know whether the money was moved. Send the request again: the same reference moves the money only once.',
       done: 'Wallet funded',

@@ -33,13 +33,13 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while unthrottled sources together exceed throttle.totalBadKeys, so that all sources share log lines and key lookups.',
+    '1 while unthrottled sources together exceed throttle.totalBadKeys; all sources then share log lines and the limits for key lookups.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );
   metrics.counterByWord(
     'gateway_throttled_lookups_refused_total',
-    'Key lookups refused to throttled sources, by reason: checksum (of the key is wrong) or budget (of lookups is used up).',
+    'Key lookups refused to throttled sources, by reason: checksum (the key has a wrong checksum) or budget (the limits for lookups are used up).',
     'reason',
     () => ({ ...(throttle?.refusedLookups ?? { checksum: 0, budget: 0 }) }),
   );

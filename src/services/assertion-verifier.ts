@@ -92,7 +92,9 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
       return await keys(...named);
     } catch (error) {
       if (error instanceof errors.JWKSNoMatchingKey) throw error;
-      throw new OperatorError('The public keys of the gateway could not be fetched.', { cause: error });
+      throw new OperatorError('The public keys of the gateway could not be fetched. Check identity.publicKeysUrl.', {
+        cause: error,
+      });
     }
   }
 }

@@ -123,7 +123,7 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_ledger_unbalanced_currencies',
-    'Environments and currencies whose accounts did not add up to zero at the last check; NaN before the first check.',
+    'Pairs of environment and currency whose accounts did not add up to zero at the last check; NaN before the first check.',
     () => ledger.state?.unbalancedCurrencies ?? NaN,
   );
   metrics.gauge(
@@ -133,12 +133,12 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_operator_events_waiting',
-    'Events about operators that were not sent to the registry yet; NaN before the first count.',
+    'Events about operators that wait to be sent to the registry; NaN before the first count.',
     () => operatorEvents.waiting?.count ?? NaN,
   );
   metrics.gauge(
     'services_operator_events_oldest_timestamp_seconds',
-    'Time at which the oldest event that was not sent to the registry yet was stored, in seconds since 1970; NaN if all were sent.',
+    'Time at which the oldest event that waits to be sent to the registry was stored, in seconds since 1970; NaN if no event waits.',
     () => (operatorEvents.waiting?.oldestAt ?? NaN) / 1_000,
   );
 }

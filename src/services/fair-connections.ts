@@ -101,4 +101,4 @@ export class FairConnectionShares {
 }
 
 const waitTimedOut =
-  "A merchant's requests used its whole share of the database connections until the timeout: find what blocks them, or raise maxConnections.";
+  "The request timed out because other requests of the same merchant held that merchant's whole share of the database connections: find what blocks them, or raise services.database.maxConnections.";

@@ -34,7 +34,7 @@ export const walletFilter = withPurpose(uuid, 'Only records of this wallet; 404 
 export function upTo<Schema extends TSchema>(ids: Schema): Schema {
   return withPurpose(
     ids,
-    'The id of the first record of page 1. Omits newer records, so that added records shift no page. 404 if the merchant never had the record',
+    'The id of the record at the top of page 1. Newer records are omitted, so that they do not shift the pages. 404 if the merchant never had the record',
   );
 }
 

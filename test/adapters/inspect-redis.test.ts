@@ -113,7 +113,9 @@ t.test('wrong sentinel credentials are not reported as wrong Redis credentials',
     /sentinel\.passwordFile: the sentinel at \S+ refuses the user or the password/,
   ]);
   t.match(await findingsAt(access(null)), [/sentinel\.passwordFile: the sentinel at \S+ requires a password/]);
-  t.match(await findingsAt(access('of-sentinels', true)), [/sentinel\.tls: .* does not use TLS, .* set false/]);
+  t.match(await findingsAt(access('of-sentinels', true)), [
+    /sentinel\.tls: .* does not use TLS, .* set keyStore\.redis\.sentinel\.tls to false/,
+  ]);
 });
 
 const records = readFileSync('docs/records.md', 'utf8');
@@ -159,7 +161,7 @@ t.test('exactly the missing rights are named', { skip: withoutRedis }, async (t)
       else
         t.match(found, [
           new RegExp(
-            `^warning keyStore.redis.username: the user "${part}" of Redis lacks rights .*: ${left.replaceAll(/[+~&*|.]/g, '\\$&')} \\(`,
+            `^warning keyStore.redis.username: the user "${part}" of Redis lacks rights .*: ACL SETUSER ${part} ${left.replaceAll(/[+~&*|.]/g, '\\$&')}$`,
           ),
         ]);
     }

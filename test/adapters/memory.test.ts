@@ -96,7 +96,7 @@ t.test('a JSON error in a records file is reported with its position and the rem
     ],
     [
       '{"mg:meta": {\n"revision": 1.00000000000000000001}}',
-      'has a number with more digits than can be stored exactly at line 2, column 13. Write it as an integer.',
+      'has a number at line 2, column 13, which has too many digits to be stored exactly. Write it as an integer.',
     ],
   ];
   for (const [text, sentence] of rows) {
@@ -135,7 +135,7 @@ t.test('an unusable records file is reported in one sentence that names the file
     [at('cut.json'), /^The records file .*cut\.json ends at line 1, column 27, /],
     ...['list', 'text', 'null', 'number'].map((name): [string, RegExp] => [
       at(`${name}.json`),
-      /^The records file .*\.json is not a JSON object of records by their store keys\.$/,
+      /^The records file .*\.json must be one JSON object, whose member names are store keys and whose values are records\.$/,
     ]),
     [at('shape.json'), /^The records file .*shape\.json has a member with an unknown name\. Expected mg:meta, /],
     [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],

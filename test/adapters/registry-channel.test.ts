@@ -88,7 +88,7 @@ t.test(
     await wait(300);
     t.same(
       [refused, await redis.client.xlen(stream)],
-      [['the message failed repeatedly, while other messages were processed'], 0],
+      [['the message could not be processed in repeated attempts, while other messages were processed'], 0],
     );
     t.not(inbox.workingSince, null);
     await poison;

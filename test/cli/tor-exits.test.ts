@@ -85,7 +85,7 @@ t.test('a much smaller list is accepted only with the confirmation option', asyn
   t.equal(refused.status, 1);
   t.match(
     refused.err,
-    /is much smaller than the previous list \(1 instead of 40 addresses\); .* run tor-exits refresh --accept-smaller/,
+    /is much smaller than the previous list \(1 instead of 40 addresses\); .* run "merchant-gateway tor-exits refresh --accept-smaller"/,
   );
   t.equal((await cli('check', '198.51.100.1', ...config)).status, 1);
   t.equal((await cli('refresh', '--accept-smaller', ...config)).status, 0);

@@ -103,7 +103,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(other.status, 1);
   t.match(
     other.stderr,
-    /^The operators' API rejected the request \(status 409\): The reference deposit-1 belongs to another movement/,
+    /^The operators' API rejected the request \(status 409\): The reference deposit-1 already belongs to a different movement/,
   );
 
   t.equal((await wallets('withdraw', walletId, '--amount', '50000', ...inNaira, '--reason', 'Back')).status, 0);

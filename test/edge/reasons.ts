@@ -21,10 +21,11 @@ export const reasons = {
   method_not_allowed: /^TRACE is not proxied$/,
   request_timeout: /^Request timeout$/,
   body_too_large: /^Content-Length exceeds the limit of 1000 bytes$/,
-  target_too_long: /^the request target has 5017 bytes$/,
-  throttled: /^too many requests without an acceptable key from this source, or from all sources: [a-z_]+$/,
+  target_too_long: /^the request target has 5017 bytes; the limit is 4096$/,
+  throttled:
+    /^this source, or all sources together, sent too many requests without an acceptable key; reason for this refusal: [a-z_]+$/,
   rate_limited: /^the merchant exceeds rateLimit.requestsPerSecond$/,
-  headers_too_large: /^the head has 5122 bytes$/,
+  headers_too_large: /^the head of the request has 5122 bytes; the limit is 4096$/,
   client_closed: /^the client disconnected$/,
   internal_error: /^nobody foresaw this$/,
   upstream_failed: /^customers: the upstream closed the connection$/,
@@ -32,6 +33,6 @@ export const reasons = {
   key_store_unavailable: /^unplugged$/,
   access_log_unavailable: /^the disk is full$/,
   overloaded: /^the event loop is \d+ ms late$/,
-  upstream_busy: /^all 1 permits of maxInFlight are in use$/,
+  upstream_busy: /^the upstream has reached maxInFlight \(requests in flight: 1\)$/,
   upstream_timeout: /^payouts: no data for 1 s$/,
 };

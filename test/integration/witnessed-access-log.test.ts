@@ -199,7 +199,7 @@ t.test(
     };
     t.match(await ready(), {
       status: 503,
-      text: /no receipt from the registry yet: 403: another key is pinned for gw\.example\/a/,
+      text: /the registry has not signed a receipt for a checkpoint of this process yet: 403: another key is pinned for gw\.example\/a/,
     });
     t.same(await kinds(), ['key']);
     let key = '';

@@ -221,8 +221,8 @@ t.test('a server is trusted when the registry names it or the gateway knows that
   t.match(state.judge(named, '7', ['a'], null), { replicas: 1 });
   t.match(state.judge(named, '7', ['b', 'a'], null), { replicas: 1 });
   for (const [servers, reason] of [
-    [['c'], 'has not compared this Redis server with its database yet: c'],
-    [['a', 'c'], 'yet: c'],
+    [['c'], 'has not compared this Redis server with its database yet (run_id c)'],
+    [['a', 'c'], 'yet (run_id c)'],
     [[null], /grant the Redis user the right \+info/],
   ] as const) {
     t.equal(state.judge(named, '7', servers, null), null);
@@ -236,7 +236,7 @@ t.test('a server is trusted when the registry names it or the gateway knows that
     { revision: 7 },
     'for a gateway that is enrolled in its generation',
   );
-  t.match(state.notNamed, 'yet: c', 'the unnamed server is reported');
+  t.match(state.notNamed, 'yet (run_id c)', 'the unnamed server is reported');
   state.adopt(state.judge(named, '7', ['a'], null) ?? { generation: '', revision: 0, replicas: null });
   t.equal(state.judge(named, '6', ['a'], generation), null, 'but not a server that lacks changes');
   t.equal(state.judge(named, '6', ['a'], null), null, 'also if the registry names it');
@@ -258,7 +258,7 @@ t.test('a store that no longer names its servers is unavailable until it names t
     t.notOk(state.isFormer);
     for (const revision of ['8', '7', '9']) {
       t.notOk(judgeAndAdopt(state, former, revision), `revision ${revision} of generation ${generation}`);
-      t.match(state.reason, 'lists no Redis servers, but an earlier one did');
+      t.match(state.reason, 'lists no Redis servers, although it did before');
       t.equal(state.judge(former, revision, ['a'], generation), null, 'also for a gateway that is enrolled in it');
     }
     t.notOk(state.isFormer, 'the former rules do not apply either');

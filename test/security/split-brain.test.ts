@@ -149,7 +149,7 @@ for (const [what, [refuse, allow]] of Object.entries(replaced)) {
         t.equal(await status(), 'KeyStoreUnavailable');
         await wait(100);
       }
-      t.match(records.unavailableReason(), 'does not accept writes of this gateway');
+      t.match(records.unavailableReason(), 'rejects the writes with which this gateway acknowledges changes');
       t.equal(
         await server.client.exists('mg:gateway:g', `mg:key:${lookupId}`),
         2,

@@ -121,5 +121,11 @@ t.test('if the public keys cannot be fetched, the response is 503, not 403', asy
     status: 503,
     body: { success: false, message: 'Service unavailable', data: { code: 'service_unavailable', errors: [] } },
   });
-  t.match(logged, [{ details: { err: { message: 'The public keys of the gateway could not be fetched.' } } }]);
+  t.match(logged, [
+    {
+      details: {
+        err: { message: 'The public keys of the gateway could not be fetched. Check identity.publicKeysUrl.' },
+      },
+    },
+  ]);
 });

@@ -15,7 +15,9 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const bytes = await readOperatorFile(file, 'The records file', maxRecordsBytes);
   const records = parseRecords(bytes.toString('utf8'), file);
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
-    throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
+    throw new OperatorError(
+      `The records file ${file} must be one JSON object, whose member names are store keys and whose values are records.`,
+    );
   }
   // Rejects a file without record names: it would load no record, and every key would be unavailable. The name is not
   // quoted, because it could contain an API key.
@@ -55,7 +57,7 @@ function sentenceOf({ problem, position }: StrictJsonError, text: string): strin
     'repeated-name': `has a duplicate member name at ${place}. Remove one of the two members.`,
     'forbidden-name': `has a member named __proto__ at ${place}. Remove it: no record has one.`,
     'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove that member: no record has one.`,
-    'too-precise': `has a number with more digits than can be stored exactly at ${place}. Write it as an integer.`,
+    'too-precise': `has a number at ${place}, which has too many digits to be stored exactly. Write it as an integer.`,
   };
   return sentences[problem];
 }

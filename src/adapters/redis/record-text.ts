@@ -36,7 +36,10 @@ export function requireGeneration(seals: Seals, value: unknown, own: string): vo
   // A registry of an earlier release writes neither a generation nor a seal (HMAC).
   if (generation === false && !seals.areOn) return;
   if (typeof generation === 'string' && generation >= own) return;
-  throw new MalformedRecord('the record has an earlier generation', { reason: 'earlier_generation' });
+  throw new MalformedRecord(
+    'the record was written before the store was last rebuilt (earlier generation), so it may be outdated',
+    { reason: 'earlier_generation' },
+  );
 }
 
 /** Placeholder for a stored value that is not a string. It is neither JSON nor a number, so it cannot be parsed. */

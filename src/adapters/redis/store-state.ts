@@ -9,9 +9,9 @@ import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
  * an upgrade, so later changes may be missing.
  */
 const noServers =
-  'the meta record lists no Redis servers, but an earlier one did: Redis was restored from an old snapshot, or an earlier release of the registry runs';
+  'the meta record lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
 const earlierGeneration =
-  'the meta record of the store has an earlier generation, so Redis was restored from an old snapshot';
+  'the meta record was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
@@ -146,7 +146,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
   if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
   if (others.length === 0) return null;
-  return `the registry has not compared this Redis server with its database yet: ${others.join(', ')}`;
+  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')})`;
 }
 
 /**

@@ -153,6 +153,6 @@ export function rejectShrunken(size: number, sizeBefore: number): void {
   if (sizeBefore < smallList || size * 2 >= sizeBefore) return;
   throw new ExitListRejected(
     'shrunken',
-    `the list is much smaller than the previous list (${size} instead of ${sizeBefore} addresses); if that is correct, run tor-exits refresh --accept-smaller`,
+    `the list is much smaller than the previous list (${size} instead of ${sizeBefore} addresses); if that is correct, run "merchant-gateway tor-exits refresh --accept-smaller"`,
   );
 }

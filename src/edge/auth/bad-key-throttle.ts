@@ -211,7 +211,7 @@ export class BadKeyThrottle implements KeyThrottle {
 
   #refusal(pauseEnd: number, detail: string): GatewayError {
     const retryAfterSeconds = Math.max(1, Math.ceil((pauseEnd - this.#now()) / 1000));
-    const message = `too many requests without an acceptable key from this source, or from all sources: ${detail}`;
+    const message = `this source, or all sources together, sent too many requests without an acceptable key; reason for this refusal: ${detail}`;
     return new GatewayError('throttled', message, { retryAfterSeconds });
   }
 }

@@ -112,7 +112,7 @@ function requireCapacity({ overload }: StepSources): void {
 
 function requireAddress({ connection }: RequestData, address: IpAddress | null): IpAddress {
   if (connection.remote === null)
-    throw new GatewayError('client_closed', 'the connection is closed: its remote address is unknown');
+    throw new GatewayError('client_closed', 'the client closed the connection before its address was read');
   if (address !== null) return address;
   throw new GatewayError(
     'invalid_forwarded_for',

@@ -11,7 +11,7 @@ export type Eviction = (typeof evictions)[number];
 
 /** `event.reason` in the log line of a request whose connection was evicted. */
 export const evictionDetail =
-  'the connection was evicted for a new connection: its request was not accepted yet, or the request body had not arrived';
+  'the gateway closed this connection to make room for a new one: the request was not accepted yet, or its body had not arrived';
 
 /**
  * Fraction of the connection limit. If fewer connections than this lack an accepted request, their clients have most

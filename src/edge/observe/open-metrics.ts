@@ -88,7 +88,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
   metrics.gaugeByWord(
     'gateway_record_preload_records',
-    'Cached keys and merchants, and keys of all environments found by the latest scan of the store (seen).',
+    'Records, by kind: keys and merchants (cached), or seen (keys of all environments that the latest scan of the store found).',
     'kind',
     () => {
       const stats = preload();
@@ -112,7 +112,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   metrics.showCertificates(() => endpoint.material.certificates);
   metrics.gauge(
     'gateway_tls_files_usable',
-    '1 while the files of certificates and ticket keys are valid, 0 while the previous ones stay in use.',
+    '1 while the files of certificates and ticket keys are valid; 0 while they are not, and the previous ones stay in use.',
     () => Number(reload.problem === null),
     'min',
   );
@@ -128,7 +128,7 @@ export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): 
   );
   metrics.gauge(
     'gateway_usage_delay_seconds',
-    'Seconds since the oldest batch of request counts that the registry has not stored; 0 if it has stored all.',
+    'Age of the oldest batch of request counts that the registry has not stored yet, in seconds; 0 if it has stored all.',
     () => (sender?.delay ?? 0) / 1000,
     'max',
   );
@@ -182,7 +182,7 @@ export function showLoad(
   );
   metrics.gaugeByWord(
     'gateway_upstream_bound_idle_connections',
-    'Idle connections bound to one merchant, because they have carried a request body, by upstream.',
+    'Idle connections reserved for one merchant because they have carried a request body of that merchant, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { boundIdle }]) => [name, boundIdle])),
   );
@@ -198,7 +198,7 @@ export function showLoad(
 function showBodies(metrics: GatewayMetrics, upstreams: ReadonlyMap<string, Upstream>, buffers: BodyBuffers): void {
   metrics.gauge(
     'gateway_buffered_body_bytes',
-    'Memory of request bodies that are buffered until they have arrived, in bytes.',
+    'Memory of buffered request bodies that have not arrived completely, in bytes.',
     () => buffers.bytes,
   );
   metrics.counterByWord(

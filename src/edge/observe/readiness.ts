@@ -48,7 +48,9 @@ export class Readiness {
       ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
       ...(isUnregistered
-        ? [`access log: no receipt from the registry yet: ${receipts.problem ?? 'no checkpoint sent yet'}`]
+        ? [
+            `access log: the registry has not signed a receipt for a checkpoint of this process yet: ${receipts.problem ?? 'no checkpoint sent yet'}`,
+          ]
         : []),
     ];
   };

@@ -43,8 +43,10 @@ const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
 
 const reasons = {
   throttled: 'throttled: requests without an acceptable key share one line per source and second',
-  sources: 'throttled: requests without an acceptable key from further sources share one line per second',
-  reserve: 'less than accessLog.reserveBytes free: requests without an acceptable key share one line per second',
+  sources:
+    'throttled: too many sources for a line each, so requests without an acceptable key from the others share one line per second',
+  reserve:
+    'the disk has less than accessLog.reserveBytes free: requests without an acceptable key share one line per second',
 };
 
 /**

@@ -43,11 +43,15 @@ export class FairShare {
     this.#note(merchantId);
     const held = this.#held.get(merchantId) ?? 0;
     const free = this.#places - this.#taken;
-    if (free <= 0) throw new GatewayError('upstream_busy', `all ${this.#places} permits of maxInFlight are in use`);
+    if (free <= 0)
+      throw new GatewayError(
+        'upstream_busy',
+        `the upstream has reached maxInFlight (requests in flight: ${this.#places})`,
+      );
     if (held >= shareOfFree * free && this.#isContended()) {
       throw new GatewayError(
         'upstream_busy',
-        `the merchant has used its fair share of maxInFlight: ${held} requests in flight, ${free} permits free`,
+        `the merchant has used its fair share of maxInFlight: it has ${held} requests in flight, and ${free} places stay free for others`,
       );
     }
     this.#taken += 1;

@@ -204,7 +204,7 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   failed(error: unknown): void {
-    this.#callback(error instanceof Error ? error : new Error('no error was thrown', { cause: error }));
+    this.#callback(error instanceof Error ? error : new Error('a non-Error value was thrown', { cause: error }));
   }
 }
 

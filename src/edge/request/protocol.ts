@@ -49,7 +49,7 @@ export function requireProtocol(request: RequestData, limits: HeadLimits): void 
   if (!onlyChunked || contentLength.length > 0 || request.httpVersion !== '1.1') {
     throw new GatewayError(
       'malformed_request',
-      'Transfer-Encoding is only supported as a single chunked on HTTP/1.1, without Content-Length',
+      'the only supported Transfer-Encoding is a single "chunked", on HTTP/1.1 and without Content-Length',
     );
   }
 }
@@ -66,13 +66,18 @@ function isHost(text: string): boolean {
 
 function requireShortHead({ method, target, rawHeaders }: RequestData, { headerBytes, targetBytes }: HeadLimits): void {
   const ofTarget = bytesOf(target);
-  if (ofTarget > Math.min(targetBytes, headerBytes)) {
-    throw new GatewayError('target_too_long', `the request target has ${ofTarget} bytes`);
+  const limit = Math.min(targetBytes, headerBytes);
+  if (ofTarget > limit) {
+    throw new GatewayError('target_too_long', `the request target has ${ofTarget} bytes; the limit is ${limit}`);
   }
   let bytes = method.length + ofTarget + '  HTTP/1.1\r\n\r\n'.length;
   // Each name is followed by a colon and a space, each value by CRLF: two bytes in both cases.
   for (const part of rawHeaders) bytes += part.length + 2;
-  if (bytes > headerBytes) throw new GatewayError('headers_too_large', `the head has ${bytes} bytes`);
+  if (bytes > headerBytes)
+    throw new GatewayError(
+      'headers_too_large',
+      `the head of the request has ${bytes} bytes; the limit is ${headerBytes}`,
+    );
 }
 
 function bytesOf({ absolute, path, query }: RequestTarget): number {

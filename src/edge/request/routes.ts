@@ -59,7 +59,8 @@ interface Node {
 const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
 const lookalike: PathProblem = {
   code: 'not_found',
-  reason: 'an upstream may read a segment of the path as another route (capitals, %2E, ; or a suffix such as .json)',
+  reason:
+    'no route has exactly this path, but an upstream may take it for a route (capitals, %2E, ; or a suffix such as .json)',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',

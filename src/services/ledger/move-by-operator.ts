@@ -174,7 +174,7 @@ function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: Opera
 function referenceTaken(reference: string): Refusal {
   return new Refusal(
     409,
-    `The reference ${reference} belongs to another movement: nothing was moved. To repeat that movement, send its exact request`,
+    `The reference ${reference} already belongs to a different movement, so nothing was moved: use a new reference, or repeat the earlier request unchanged`,
     [],
     'reference_taken',
   );

@@ -50,14 +50,15 @@ export function createOperatorsApi({
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'The name of the operator, with the shared token only; it is not verified',
+  description: 'The name of the operator. It is used only with the shared token, and is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
 const reason = {
   name: 'x-reason',
   in: 'header',
-  description: 'Why the request is made, percent-encoded; a movement has its reason in the body',
+  description:
+    'The reason for the request, percent-encoded. A request that moves money has its reason in the body instead',
   schema: { type: 'string', maxLength: 1800 },
 };
 

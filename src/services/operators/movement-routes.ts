@@ -16,13 +16,14 @@ const movements = [
     path: '/wallets/:id/fund',
     type: 'credit',
     action: 'wallet.funded',
-    summary: 'Move money from the float into a wallet, once per reference',
+    summary: "Move money from the float (the operator's account) into a wallet; each reference moves money only once",
   },
   {
     path: '/wallets/:id/withdraw',
     type: 'debit',
     action: 'wallet.withdrawn',
-    summary: 'Move money from a wallet back into the float, once per reference',
+    summary:
+      "Move money from a wallet back into the float (the operator's account); each reference moves money only once",
   },
 ] as const;
 
@@ -82,7 +83,8 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       config: {
         permission: 'wallets:read',
         operation: {
-          summary: 'The accounts of each environment and currency, which add up to zero; reads the whole ledger',
+          summary:
+            'The balances of all accounts, which add up to zero in each environment and currency; reads the whole ledger',
           page: accountSchema,
         },
       },

@@ -142,8 +142,8 @@ export function requireApproval(request: FastifyRequest, funding: Funding, attem
   if (funding.amount <= limit || (approved !== null && names.every((name) => approved[name] === funding[name]))) return;
   countRefusal(request, 'approval', attempts);
   const message =
-    `Funding above ${limit} ${funding.currency} needs the approval of another administrator: request it from the ` +
-    'registry (POST /approvals), and send the services token for the approved request';
+    `Funding above ${limit} minor units of ${funding.currency} needs the approval of another administrator. Request it ` +
+    'from the registry (POST /approvals), then repeat this request with the services token for the approved request';
   throw new Refusal(403, message, [], 'approval_required');
 }
 

@@ -173,6 +173,7 @@ export function refundFailed(
       ...{ reference: ulid(), createdAt: ended.updated_at },
     }));
     // Operators' credits leave room in the wallet for refunds of its payouts in progress, so a refund always fits.
-    if (moved === null) throw new Error(`the refund would exceed the largest balance of the wallet ${walletId}`);
+    if (moved === null)
+      throw new Error(`the refund would raise the balance of the wallet ${walletId} above the maximum`);
   });
 }

@@ -88,7 +88,10 @@ export const payoutSchema = Type.Object(
     currency,
     reference: serviceReference,
     /** The `reference` of the merchant's request; unique per merchant and environment. */
-    merchantReference: textOrNull('invoice-42', 'The reference that the request contained'),
+    merchantReference: textOrNull(
+      'invoice-42',
+      "The merchant's own reference, from the request that created the payout",
+    ),
     destinationBankCode: textOrNull('058'),
     destinationAccountNumber: textOrNull('0123456789'),
     destinationAccountName: textOrNull('Amina Okafor'),

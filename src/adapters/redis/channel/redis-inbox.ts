@@ -154,7 +154,9 @@ export class RedisInbox implements GatewayInbox {
     } catch (error) {
       this.#events.onFailure(error);
       if (!this.#isHopeless(message.id)) return false;
-      this.#events.onRefused('the message failed repeatedly, while other messages were processed');
+      this.#events.onRefused(
+        'the message could not be processed in repeated attempts, while other messages were processed',
+      );
       return true;
     }
     const name = this.#names.reply(message.id);

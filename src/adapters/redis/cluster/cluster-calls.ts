@@ -108,7 +108,8 @@ async function follow(masters: ClusterMasters, call: NamedCall | undefined, erro
   if (kind !== 'ASK') throw error;
   const target = masters.all.find((master) => master.isAt(place));
   // A record of an unconnected node must not be cached, because this process would not receive its invalidation.
-  if (target === undefined) throw new Error('a slot of the Cluster is migrating to a node that is not connected yet');
+  if (target === undefined)
+    throw new Error('a slot of the Cluster is migrating to a node to which this process is not connected yet');
   const [, [failure, reply] = [null, null]] = await pipelined(target, [asking, call]);
   if (failure !== null) throw failure;
   return reply;

@@ -205,7 +205,7 @@ export class ClusterMasters {
     }
     for (const view of views) if (view.status === 'rejected') throw asError(view.reason);
     if (masters.length === 0 || !masters.every(({ isUp }) => isUp)) {
-      throw new Error('not every master of the Cluster is connected yet, with CLIENT TRACKING on');
+      throw new Error('some masters of the Cluster do not have a connection with CLIENT TRACKING on yet');
     }
   }
 

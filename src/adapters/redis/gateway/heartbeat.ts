@@ -294,7 +294,7 @@ export class FirstGrant {
     this.#isOver = hasLeave || isMissing;
     if (isMissing)
       this.#onNotice(
-        'the registry has not enrolled this gateway, so the gateway caches no records and reads Redis for each request',
+        'the registry has not enrolled this gateway, so the gateway caches no records and reads Redis for each request: check that the registry runs',
       );
   }
 }

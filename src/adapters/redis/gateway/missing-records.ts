@@ -88,7 +88,7 @@ export class MissingRecords {
     if (!isPresent) return null;
     const written = await reads.text(name);
     if (written === null)
-      throw new KeyStoreUnavailable('the registry has just written this record, but it is missing again');
+      throw new KeyStoreUnavailable('the registry has just written this record, but Redis no longer has it');
     return written;
   }
 
@@ -135,7 +135,7 @@ export class MissingRecords {
     const { link, names, instanceId, seals } = this.#options;
     if (!bucket.take())
       throw new KeyStoreUnavailable(
-        'Redis may have lost this record; the rate limit for queries to the registry is reached',
+        'Redis may have lost this record, and the gateway cannot check: its rate limit for queries to the registry is reached',
       );
     this.#count += 1;
     const question = names.ask(instanceId, this.#count, name);

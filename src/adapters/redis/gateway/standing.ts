@@ -248,7 +248,7 @@ export class AcknowledgementState {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
     return age > this.#lifetimeMilliseconds
-      ? 'Redis does not accept writes of this gateway, which it needs to acknowledge changes'
+      ? 'Redis rejects the writes with which this gateway acknowledges changes'
       : null;
   }
 

@@ -67,13 +67,13 @@ export async function explainConnection(error: unknown, whose: InspectedServer):
 
 function plainRemedy(option: string): string {
   return option.endsWith('.tls')
-    ? 'set false, or use the TLS port'
+    ? `set ${option} to false, or use the TLS port`
     : 'write redis:// instead of rediss://, or use the TLS port';
 }
 
 function secureRemedy(option: string): string {
   return option.endsWith('.tls')
-    ? 'set true, or use the port without TLS'
+    ? `set ${option} to true, or use the port without TLS`
     : 'write rediss:// instead of redis://, or use the port without TLS';
 }
 

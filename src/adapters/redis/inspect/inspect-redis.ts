@@ -87,7 +87,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
     if ('fault' in rights) return [{ severity: 'error' as const, ...rights.fault }];
     const missing = rights.result;
     const user = address.username ?? 'default';
-    const lacks = `the user "${user}" of Redis lacks rights that the ${use.part} needs: ${missing.join(' ')} (ACL SETUSER ${user} ${missing.join(' ')})`;
+    const lacks = `the user "${user}" of Redis lacks rights that the ${use.part} needs. Grant them: ACL SETUSER ${user} ${missing.join(' ')}`;
     const option = address.username === null ? options.password : 'keyStore.redis.username';
     return [
       ...(warning === null ? [] : [{ severity: 'warning' as const, ...warning }]),
