@@ -99,8 +99,8 @@ export function requestsIn(
 /** Returns a warning that lines were ignored; an empty text if the count is 0. */
 export function ignoredLinesWarning(count: number): string {
   if (count === 0) return '';
-  const [lines, are] = count === 1 ? ['line that looks', 'is'] : ['lines that look', 'are'];
-  return `${count} ${lines} like a request's ${are} ignored: not part of a chain, so inserted or damaged. See audit verify.\n`;
+  const [lines, them] = count === 1 ? ['line about a request is', 'it'] : ['lines about requests are', 'them'];
+  return `${count} ${lines} ignored, because the hash chain of the log does not contain ${them}. Such lines were inserted or damaged: see "merchant-gateway audit verify".\n`;
 }
 
 /** Returns the client's address; if it is unknown, the address of the connection's peer. */

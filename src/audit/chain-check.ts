@@ -243,8 +243,10 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   const [first, ...more] = chains.filter(({ proved, edited }) => proved === 0 && edited > (isProvedAnywhere ? 1 : 0));
   if (first === undefined) return [];
   if (!isProvedAnywhere) return ['no line could be verified: check the secret'];
-  const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${more.length} more`}`;
-  return [`no line of ${which} could be verified: if it used an earlier secret, add that with a second --secret-file`];
+  const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${counted(more.length, 'more chain')}`}`;
+  return [
+    `no line of ${which} could be verified: if an earlier secret was in use, add its file with another --secret-file`,
+  ];
 }
 
 /** How far the gateway's signatures and the registry's receipts cover a run (the lines of one gateway process). */
@@ -290,6 +292,8 @@ export interface Verdict {
 /** Formats the result of a verification as one sentence. */
 export function verdictText({ intact, lines, findingCount, proofs }: Verdict): string {
   const proof =
-    proofs === null ? 'no signed checkpoints were given' : `${counted(proofs.length, 'run')} with checkpoints`;
+    proofs === null
+      ? 'no signed checkpoints were given'
+      : `${counted(proofs.length, 'run')} compared with signed checkpoints; a run is the log of one process`;
   return `${intact ? 'Intact' : 'NOT INTACT'}: ${counted(findingCount, 'finding')} in ${counted(lines, 'line')}, ${proof}.`;
 }

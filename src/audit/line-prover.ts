@@ -89,12 +89,17 @@ export function checkProof(
 ): ReadCheckpoint {
   const checkpoint = readPinned(note, keys, witness);
   const sealed = parseSealedLine(line);
-  if (sealed === null) throw new InvalidNote('it contains no line of a log');
-  if (sealed.id !== checkpoint.run) throw new InvalidNote('its line and its checkpoint belong to different runs');
-  if (sealed.sequence !== index + 1) throw new InvalidNote('the number of its line does not match its index');
+  if (sealed === null) throw new InvalidNote('the proof contains no line of a log');
+  if (sealed.id !== checkpoint.run)
+    throw new InvalidNote(
+      'the line and the checkpoint in the proof belong to different runs (logs of one process each)',
+    );
+  if (sealed.sequence !== index + 1)
+    throw new InvalidNote('the number of the line does not match the index in the proof');
   const leaf = leafHash(previous, line.subarray(0, -sealLength));
-  if (leaf !== sealed.hash) throw new InvalidNote('its line was changed');
+  if (leaf !== sealed.hash) throw new InvalidNote('the line in the proof was changed');
   const root = rootOfPath(index, checkpoint.size, leaf, path);
-  if (root?.equals(checkpoint.root) !== true) throw new InvalidNote('the signed checkpoint does not contain its line');
+  if (root?.equals(checkpoint.root) !== true)
+    throw new InvalidNote('the signed checkpoint does not cover the line in the proof');
   return checkpoint;
 }

@@ -106,7 +106,7 @@ export class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} of the run was added: the run ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
+        message: `line ${sequence} was added: its run (the log of one process) ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;
@@ -117,7 +117,7 @@ export class SignedRun {
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
-        message: `line ${sequence} of the run is not the line that the next process found and signed at ${timeOf(this.found.by)}`,
+        message: `line ${sequence} of the run (log of one process) differs from the line that the next process found and signed at ${timeOf(this.found.by)}`,
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
@@ -125,7 +125,7 @@ export class SignedRun {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
       return {
         kind: 'edited',
-        message: `${range} of the run: the content differs from what was signed at ${timeOf(checkpoint)}`,
+        message: `${range} of the run (log of one process): the content differs from what the gateway signed at ${timeOf(checkpoint)}`,
       };
     }
     this.proved = checkpoint ?? this.proved;

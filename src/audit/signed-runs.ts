@@ -78,13 +78,19 @@ export class SignedRuns {
       if (previous === undefined || previous === null) continue;
       const other = followers.get(previous.run);
       if (other !== undefined && other.run !== run)
-        this.#fork(place, `two runs continue the run ${previous.run}: ${other.run} and ${run}`);
+        this.#fork(
+          place,
+          `two runs (logs of one process each) claim to continue the run ${previous.run}: ${other.run} and ${run}`,
+        );
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
       // A thief of another gateway's key could forge a start checkpoint. Such a checkpoint must not decide where this
       // gateway's log ended.
       if (found !== undefined && !this.#isOneInstance(found.newest, start))
-        this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
+        this.#fork(
+          place,
+          `the run ${run} (log of one process) of ${start.name} claims to continue the run ${previous.run}, which belongs to another gateway, ${found.newest.name}`,
+        );
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
   }
@@ -185,7 +191,7 @@ export class SignedRuns {
     const { count, first } = this.#apart;
     if (first !== null)
       this.notes.push(
-        `${counted(count, 'checkpoint')} with more than 60 s between signature and receipt, after an outage or because a clock was set; the first was ${first}`,
+        `the registry received ${counted(count, 'checkpoint')} more than 60 s before or after the time of the signature, because of an outage or a wrong clock; the first was ${first}`,
       );
     if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
     return [
@@ -204,7 +210,7 @@ export class SignedRuns {
     return [...this.#runs.values()].flatMap(({ newest }): Finding[] => {
       const { run, next, at, place } = newest;
       if (next === undefined || at < this.#since || this.#runs.has(next) || given.has(next)) return [];
-      const message = `the run ${next} is missing: according to the checkpoint of ${timeOf(newest)}, it continues the run ${run}`;
+      const message = `the run ${next} (the next log file) is missing: according to the checkpoint of ${timeOf(newest)}, it continues the run ${run}`;
       return [{ ...place, kind: 'missing', message }];
     });
   }
@@ -219,7 +225,7 @@ export class SignedRuns {
       if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
       const size = signed.signedUpTo(newest.sequence);
       if ((signed.proved?.size ?? 0) >= size) return [];
-      const message = `the given lines of the run ${id} begin with line ${signed.first}, so the signature over ${rangeText({ from: 1, to: size })} cannot verify them`;
+      const message = `the given lines of the run ${id} begin with line ${signed.first}, but the signature covers ${rangeText({ from: 1, to: size })}: all of these lines are needed to verify it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
   }
@@ -247,7 +253,7 @@ export class SignedRuns {
     this.#newestAt = Math.max(this.#newestAt, at);
     this.#runs.set(run, signed);
     if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
-      this.#fork(place, `the run ${run} is signed with two run keys: two processes wrote it`);
+      this.#fork(place, `the run ${run} (log of one process) is signed with the keys of two processes`);
       return;
     }
     const receivedAt = this.#witnessed && this.#witnessed.keys.receiptTimeOf(parseNote(checkpoint.note));
@@ -282,7 +288,8 @@ export class SignedRuns {
   #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
     const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;
     if (known >= size) return null;
-    const message = `the witness signed a receipt for ${size} lines of the run ${run}, but its newest checkpoint covers ${known}`;
+    const newest = witnessed.isGiven ? 'the newest checkpoint that it stores' : 'the newest given checkpoint';
+    const message = `the registry signed a receipt for ${size} lines of the run ${run} (log of one process), but ${newest} covers only ${known}`;
     return { kind: 'rewritten', message };
   }
 

@@ -1,7 +1,7 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, hintsOf, type LineHashes, lineHashesOf, type Verdict } from './chain-check.js';
-import { type Finding, Findings, linesBefore, type Position, positionText, rangeText } from './finding.js';
+import { counted, type Finding, Findings, linesBefore, type Position, positionText, rangeText } from './finding.js';
 import { type GivenLog, GivenLogs } from './given-logs.js';
 import { KnownChains } from './known-chains.js';
 import type { RawLine } from './log-lines.js';
@@ -141,9 +141,9 @@ export class Verifier {
     const reason = line.checkpoint?.reason;
     const begins = line.sequence === 1 && (reason === 'start' || reason === 'file-start');
     if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
-      this.#notes.push(`${positionText(place)}: continues an earlier file, which was not given: ${linesBefore(line)}`);
+      this.#notes.push(`${positionText(place)}: an earlier file was not given; it contains ${linesBefore(line)}`);
     } else if (!begins && this.#options.partial) {
-      this.#notes.push(`${positionText(place)}: partial log: ${linesBefore(line)} was not given`);
+      this.#notes.push(`${positionText(place)}: this partial log lacks ${linesBefore(line)}`);
     } else if (!begins) {
       this.#findings.report({ ...place, kind: 'headless', message: `${linesBefore(line)} should precede this line` });
     }
@@ -185,7 +185,7 @@ export class Verifier {
     if (chain === undefined || newest === undefined || newest === null) {
       if (this.#options.partial) return;
       if (reason === 'file-start') {
-        this.#notes.push(`${positionText(place)}: continues the chain ${id} of an earlier file, which was not given`);
+        this.#notes.push(`${positionText(place)}: an earlier file, which contains the chain ${id}, was not given`);
         return;
       }
       const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should precede this line`;
@@ -196,7 +196,7 @@ export class Verifier {
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
-        const message = `line ${sequence} of the chain is not the line that the next process found`;
+        const message = `line ${sequence} of the chain differs from the line that the next process found`;
         this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
@@ -212,7 +212,7 @@ export class Verifier {
       this.#notes.push(`${positionText(place)}: a new file begins here: the input is several files in sequence`);
       return;
     }
-    const message = 'the process that begins here found an empty file: the lines before it were inserted later';
+    const message = 'this process began with an empty file, so the lines before this line were inserted later';
     this.#findings.report({ ...place, kind: 'foreign', message });
   }
 
@@ -237,7 +237,7 @@ export class Verifier {
     } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
       return; // already noted as an incomplete line
     } else if (fragment !== null) {
-      const message = 'not a line of a chain: inserted or damaged';
+      const message = 'this line belongs to no hash chain: it was inserted or damaged';
       this.#findings.report({ ...fragment.place, kind: 'foreign', message });
     } else if (torn > 0 && next !== null && !this.#options.partial) {
       this.#findings.report({
@@ -249,9 +249,9 @@ export class Verifier {
   }
 
   #judgeEnd(chain: ChainCheck, areAll: boolean): void {
-    const { newest } = chain;
-    if (chain.lost > 0)
-      this.#notes.push(`the gateway lost lines of the chain ${chain.id}: its memory buffer was full: ${chain.lost}`);
+    const { newest, id, lost } = chain;
+    if (lost > 0)
+      this.#notes.push(`the gateway lost ${counted(lost, 'line')} of the chain ${id}: its memory buffer was full`);
     if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
       this.#notes.push(
         `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
@@ -260,7 +260,7 @@ export class Verifier {
     // No line of this chain could be verified. Anyone can write such lines without the secret. Only a later line whose
     // hash covers them would authenticate them.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
-      const message = `nothing proves the chain ${chain.id}: no further line follows, and no later process names it`;
+      const message = `the chain ${id} may be forged: no later line and no later process confirms it`;
       this.#findings.report({ ...newest.place, kind: 'foreign', message });
       return;
     }

@@ -73,7 +73,7 @@ export class WitnessedList {
     return this.#unknownHeads === 0
       ? []
       : [
-          `${counted(this.#unknownHeads, 'head')} of the witness's list could not be compared, because no signature matches a given key: add the former public key with --witness-key`,
+          `${counted(this.#unknownHeads, 'signed head')} (length and hash) of the registry's checkpoint list could not be compared, because no signature matches a given key: add the registry's former public key with --witness-key`,
         ];
   }
 
@@ -98,13 +98,13 @@ export class WitnessedList {
       const { size, root } = readListHead(head, key);
       const own = this.#roots[size];
       if (own === undefined)
-        return `the witness signed a list of ${size} checkpoints, but its list now has ${this.#tree.size}: some were removed`;
+        return `the registry signed a list of ${size} checkpoints, but its list now has only ${this.#tree.size}: checkpoints were removed`;
       return own === root.toString('hex')
         ? null
-        : `the first ${size} checkpoints of the witness are not the ones that it signed`;
+        : `the first ${size} checkpoints in the registry's list differ from those that it signed earlier`;
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
-      return `invalid head of the witness's list: ${error.message}`;
+      return `the signed head of the registry's checkpoint list is invalid: ${error.message}`;
     }
   }
 }

@@ -28,12 +28,12 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
   command
     .command('check')
     .description(
-      'validate a configuration file and print the effective configuration, secrets masked; ' +
-        'only --connect opens the files that it names',
+      'validate a configuration file and print the effective configuration with secrets masked; ' +
+        'the files that the configuration names are opened only with --connect',
     )
     .option('--config <file>', 'configuration file (default: built-in defaults)')
     .addOption(
-      new Option('--for <command>', 'also fail on problems with which this command would not start').choices(
+      new Option('--for <command>', 'also fail if this command would not start with the configuration').choices(
         serverCommands,
       ),
     )
@@ -78,7 +78,8 @@ function check(
   // Report no error, because the file could be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
-    if (problems.length > 0) err(`Valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
+    if (problems.length > 0)
+      err(`The configuration is valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
   }
   const notes = configNotes(command ?? 'gateway', config);
   if (notes.length > 0) err(`Note:\n${listOf(notes)}`);
@@ -93,7 +94,7 @@ function unusualComment({ geoip, registry: { unusual } }: Config, command?: Serv
   const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));
   const concerns = command === undefined || command === 'registry';
   if (!concerns || !unusual.enabled || off.length === 0 || geoip.countryFile !== null) return '';
-  return `# registry.unusual: without geoip.countryFile, ${off.join(' and ')} report nothing.\n`;
+  return `# registry.unusual: without geoip.countryFile, these rules cannot report unusual use: ${off.join(', ')}.\n`;
 }
 
 /**
@@ -125,7 +126,7 @@ function planComment(plan: MemoryPlan): string {
     `A gateway process may use ${inMebibytes(plan.memory)} of memory (${plan.source}).`,
     `Planned: process ${inMebibytes(plan.process)}, caches ${inMebibytes(plan.caches)}, ` +
       `idle connections ${inMebibytes(plan.connections)}, queued bodies ${inMebibytes(plan.bufferedBodyBytes)}.`,
-    `It uses limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
+    `The process uses limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
       `keyStore.cache.unknownMaxEntries ${unknownMaxEntries}, throttle.maxSources ${maxSources}.`,
   ];
   return lines.map((text) => `# ${text}\n`).join('');

@@ -22,7 +22,7 @@ export function databaseCommand(io: CommandIo): Command {
     .option('--create', 'create the database if it does not exist or has no tables')
     .option(
       '--grant-to <user>',
-      'give this user of PostgreSQL the rights of a running registry; it can neither change nor delete events',
+      'grant this PostgreSQL user the rights that a running registry needs; the user can neither change nor delete events',
     )
     .option('--json', 'print only JSON')
     .action(async (part: Part, options: MigrateOptions) => {
@@ -33,7 +33,8 @@ export function databaseCommand(io: CommandIo): Command {
         );
       }
       await migrate(part, loadConfig({ file: options.config }), options);
-      const granted = grantTo === undefined ? '' : ` The user ${grantTo} has the rights of a running registry.`;
+      const granted =
+        grantTo === undefined ? '' : ` The user ${grantTo} now has the rights that a running registry needs.`;
       io.out(
         options.json === true
           ? `${JSON.stringify({ part, upToDate: true, ...(grantTo === undefined ? {} : { grantedTo: grantTo }) })}\n`

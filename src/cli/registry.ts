@@ -27,7 +27,9 @@ const commandTimeoutMilliseconds = 5_000;
 /** Creates the command `registry`, which manages merchants and API keys. */
 export function registryCommand(): Command {
   return new Command('registry')
-    .description('run the registry: database of merchants and keys, admin API, projection into Redis')
+    .description(
+      'run the registry: it stores merchants and keys in SQL, serves the admin API, and copies key records to Redis',
+    )
     .option('--config <file>', 'configuration file')
     .option('--create', 'create the database if it does not exist, for a new installation')
     .action(registry);
@@ -121,7 +123,9 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     const isOwned = await hasOwner(registry.database);
     if (isOwned) warnOfSharedToken();
     if (bootstrap === 'off' && !isOwned)
-      log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
+      log.warn(
+        'no administrators can be created: registry.bootstrap is off and no active owner exists; set registry.bootstrap to on',
+      );
     log.info({ url: registry.url, console: registry.consoleUrl }, 'the registry accepts requests');
   });
 }

@@ -26,7 +26,10 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
   };
   if (certFile === null) process.on('SIGHUP', warn('SIGHUP', ' and its files'));
   else process.on('SIGHUP', () => void reload());
-  process.on('SIGUSR2', warn('SIGUSR2', certFile === null ? ' and its files' : '; SIGHUP checks the certificate'));
+  process.on(
+    'SIGUSR2',
+    warn('SIGUSR2', certFile === null ? ' and its files' : '; SIGHUP reloads only a changed certificate'),
+  );
 }
 
 /**
@@ -121,7 +124,7 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
   };
   const end = (status: number): void => {
     if (stoppingSince !== null) {
-      if (performance.now() - stoppingSince > sameSignalMilliseconds) force('second signal');
+      if (performance.now() - stoppingSince > sameSignalMilliseconds) force('a second stop signal arrived');
       return;
     }
     stoppingSince = performance.now();

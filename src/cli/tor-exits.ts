@@ -23,7 +23,9 @@ interface Options {
 export function torExitsCommand(io: CommandIo): Command {
   const command = new Command('tor-exits').description('refresh or show the Tor exit list, or look up an address');
   withOptions(command.command('refresh'))
-    .description('read every source now, for all gateways of the key store and for the snapshot file')
+    .description(
+      'read every source now, and store the list in the snapshot file and for all gateways with the same key store',
+    )
     .option('--accept-smaller', 'accept a list that is less than half as long as the previous one')
     .addHelpText('after', '\nExit status: 0 every source was read, 1 a source failed, 2 wrong usage.')
     .action((options: Options) => refresh(options, io));
@@ -97,7 +99,8 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
 
 const switchedOff = 'torExits.enabled is false.';
 const noList =
-  'The Tor exit list is missing or too old: run tor-exits status to see why, and tor-exits refresh to read the sources.';
+  'The Tor exit list is missing or too old. Run "merchant-gateway tor-exits status" to see why, and ' +
+  '"merchant-gateway tor-exits refresh" to read the sources.';
 
 /** Opens the Tor exit list with the contents that gateways use, runs `act`, and closes the list. */
 async function withList(

@@ -120,13 +120,13 @@ function parseText(text: string): ReadCheckpoint {
     throw new InvalidNote('the line before the number of lines must be LOG_NAME/RUN_ID');
   if (!sizeForm.test(size)) throw new InvalidNote('the number of log lines must be a decimal number');
   if (occasion === undefined || Number.isNaN(Date.parse(time)))
-    throw new InvalidNote('expected an occasion and a time');
+    throw new InvalidNote('expected the occasion of the checkpoint (start, periodic or end) and its time');
   const previous = occasion === 'start' ? parsePrevious(take(more, 'previous ')) : undefined;
   const next = occasion === 'end' ? take(more, 'next ') : undefined;
   const runKey = parseKey(take(more, 'key ') ?? '');
-  if (more.length > 0) throw new InvalidNote('expected nothing after the key of the run');
-  if (runKey.name !== origin) throw new InvalidNote('its run key belongs to another run');
-  if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the next run');
+  if (more.length > 0) throw new InvalidNote('expected no line after the public key of the run');
+  if (runKey.name !== origin) throw new InvalidNote('the run key in the checkpoint belongs to another run');
+  if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the id of the run in the next file');
   return {
     ...{ name, run, size: Number(size), root: parseDigest(root), occasion: occasion as CheckpointOccasion },
     ...{ at: Date.parse(time), previous, next, runKey },

@@ -38,10 +38,10 @@ t.test('a head by a key of the witness that is not given is a note, by a given k
   const list = new WitnessedList([present.receiptKey]);
   t.equal(list.unlike(head), null);
   t.match(list.notes, [
-    /^1 head of the witness's list could not be compared, because no signature matches a given key: add .* --witness-key$/,
+    /^1 signed head \(length and hash\) of the registry's checkpoint list could not be compared, because no signature matches a given key: add .* --witness-key$/,
   ]);
   const both = new WitnessedList([present.receiptKey, former.receiptKey]);
-  t.match(both.unlike(head), 'some were removed');
+  t.match(both.unlike(head), 'checkpoints were removed');
   t.same(both.notes, []);
   t.end();
 });
@@ -186,6 +186,6 @@ t.test('a note says when the signed time and the time of the receipt differ', as
   const { intact, notes } = verify(3_600_000);
   t.ok(intact);
   t.match(notes, [
-    /^2 checkpoints with more than 60 s between signature and receipt.*; the first was signed at .*, received at /,
+    /^the registry received 2 checkpoints more than 60 s before or after the time of the signature.*; the first was signed at .*, received at /,
   ]);
 });

@@ -84,7 +84,7 @@ t.test('a merchant with far more rejections than others is listed with reasons, 
     'Refusals by reason',
     'Keys over plain',
     'unusual refusals',
-    'Requests, each',
+    'Requests per',
   ];
   const places = order.map((heading) => page.indexOf(heading));
   t.notOk(places.includes(-1));

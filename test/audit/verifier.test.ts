@@ -177,8 +177,8 @@ t.test('a chain without any verified line, next to others, suggests that the sec
   const verdict = verify([contents]);
   t.equal(verdict.findingCount, 6);
   t.same(verdict.notes, [
-    `no line of the chain ${ids[0]} and of 1 more could be verified: ` +
-      'if it used an earlier secret, add that with a second --secret-file',
+    `no line of the chain ${ids[0]} and of 1 more chain could be verified: ` +
+      'if an earlier secret was in use, add its file with another --secret-file',
   ]);
   t.same(verify([contents], { secrets: [testSecret, earlier] }).notes, []);
   const alone = linesOf(contents)
@@ -195,7 +195,7 @@ t.test('an unverifiable line is a note, and is verified once more information is
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const later = verifyLines([two]);
   t.ok(later.intact);
-  t.match(later.notes, [/^1:1: continues an earlier file, which was not given: the 8 lines 1 to 8 of the chain/]);
+  t.match(later.notes, [/^1:1: an earlier file was not given; it contains the 8 lines 1 to 8 of the chain/]);
   const earlier = verifyLines([one]);
   t.ok(earlier.intact);
   t.match(earlier.notes, [/continues in another file, which was not given$/]);

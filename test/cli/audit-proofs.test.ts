@@ -34,7 +34,7 @@ t.test("a log is verified with the public key only, and the extent of each run's
   t.equal(intact.status, 0, intact.err);
   t.match(
     intact.out,
-    /^run \w{26}: the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nrun .* 1 to 5 signed .*\nIntact: /,
+    /^run \w{26} \(log of one process\): the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nrun .* 1 to 5 signed .*\nIntact: /,
   );
   const json = JSON.parse((await audit('verify', '--json', ...options, signed.file)).out) as object;
   t.match(json, { intact: true, proofs: [{ name: 'gw.example/a', signedTo: 8, unsigned: 0, signedAt: /Z$/ }, {}] });
@@ -70,7 +70,7 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
   const intact = await page('--verify', ...options, '--code', 'accepted', whole);
   t.match(intact, {
     status: 0,
-    out: '\nIntact: 0 findings in 13 lines, 2 runs with checkpoints.\n',
+    out: '\nIntact: 0 findings in 13 lines, 2 runs compared with signed checkpoints; a run is the log of one process.\n',
     page: 'Intact: 0 findings in 13 lines',
   });
   t.match(intact.page, /<td>gw\.example\/a<\/td><td>signed<\/td><td>1 to 8, \S+Z<\/td><td><\/td><td>0<\/td>/);
@@ -79,7 +79,7 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
 
   writeFileSync(cut, `${linesOf(signed.read()).slice(0, 10).join('\n')}\n`);
   const found = await page('--verify', ...options, cut);
-  t.match(found, { status: 1, err: 'NOT INTACT: 2 findings in 10 lines, 2 runs with', page: 'NOT INTACT' });
+  t.match(found, { status: 1, err: 'NOT INTACT: 2 findings in 10 lines, 2 runs compared with', page: 'NOT INTACT' });
   t.match(found.page, /cut\.log:10<\/td><td>truncated<\/td><td>the 3 lines 3 to 5 of the run/);
   t.match(found.page, /<td>partly signed<\/td><td>1 to 1, .*<td>1<\/td>/);
   const json = await audit('summary', '--json', '--verify', ...options, cut);
@@ -102,7 +102,7 @@ t.test("a receipt key without the registry's list causes no findings", async (t)
   const list = new WitnessedList([witness.receiptKey], false);
   const head = signListHead({ size: 3, root: Buffer.alloc(32) }, witness);
   t.equal(list.unlike(head), null);
-  t.match(new WitnessedList([witness.receiptKey]).unlike(head), 'some were removed');
+  t.match(new WitnessedList([witness.receiptKey]).unlike(head), 'checkpoints were removed');
   const { signed, options } = await signedLog(directory);
   const key = `${directory}/witness.txt`;
   writeFileSync(key, keyText(witness.receiptKey));
@@ -148,12 +148,21 @@ t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', 
   t.equal(await check(proof), 'status 0');
   const [, extra = ''] = /^extra (.*)$/m.exec(proof) ?? [];
   const changed = Buffer.from(extra, 'base64').toString().replace('"lost":0', '"lost":1');
-  t.match(await check(proof.replace(extra, Buffer.from(changed).toString('base64'))), 'its line was changed');
-  t.match(await check(proof.replace('index 7', 'index 6')), 'the number of its line does not match its index');
+  t.match(
+    await check(proof.replace(extra, Buffer.from(changed).toString('base64'))),
+    'the line in the proof was changed',
+  );
+  t.match(
+    await check(proof.replace('index 7', 'index 6')),
+    'the number of the line does not match the index in the proof',
+  );
   const path = proof.split('\n').slice(3, -1);
   const [sibling = ''] = path;
-  t.match(await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))), 'does not contain its line');
-  t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not contain its line');
+  t.match(
+    await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))),
+    'does not cover the line in the proof',
+  );
+  t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not cover the line in the proof');
   t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches a given public key');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));
@@ -176,7 +185,7 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
   t.match((await audit('prove', '--id', id, ...options, `${directory}/part`)).err, 'name all files of the run');
   writeFileSync(`${directory}/none`, '');
   const without = ['--checkpoints', `${directory}/none`, '--public-key', keys];
-  t.match((await audit('prove', '--id', id, ...without, signed.file)).err, 'No checkpoint covers line 8');
+  t.match((await audit('prove', '--id', id, ...without, signed.file)).err, 'No signed checkpoint covers line 8');
   t.match(
     (await audit('prove', '--id', id, ...options, '-')).err,
     'The log is read twice, which standard input does not allow: name the files of the log.',

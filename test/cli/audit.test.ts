@@ -150,7 +150,7 @@ t.test('audit verify reports findings from before an unreadable file, and why it
   t.match(await verify(path.dirname(file)), { status: 1, err: / cannot be read: it is a directory\.\n$/ });
   const whole = await verify(file, gone);
   t.strictSame([whole.status, whole.out], [1, ''], 'an unreadable file is never reported as intact');
-  t.match(whole.err, 'there is no such file. Up to there: 9 lines of 7 requests, 1 chain, 0 findings.\n');
+  t.match(whole.err, 'there is no such file. Read before the failure: 9 lines of 7 requests, 1 chain, 0 findings.\n');
   t.match(JSON.parse((await verify('--json', file, gone)).out), { intact: false, unreadable: gone, findingCount: 0 });
   t.match(JSON.parse((await verify('--json', file)).out), { intact: true, unreadable: null });
 
@@ -162,7 +162,7 @@ t.test('audit verify reports findings from before an unreadable file, and why it
   t.match(cut.out, `${file}.gz:4: edited: line 4 of the chain was changed: its hash does not match\n`);
   t.match(
     cut.err,
-    /cannot be read: its end is missing: the file was truncated, or is still being written\. Up to there: \d lines of \d requests, 1 /,
+    /cannot be read: its end is missing: the file was truncated, or is still being written\. Read before the failure: \d lines of \d requests, 1 /,
   );
   const damaged = await verify(file, `${file}.gz`);
   t.match(damaged.out, `${file}:4: edited`, 'findings in earlier files');
@@ -278,7 +278,7 @@ t.test('without file arguments, search and summary read the log of the configura
     t.same(await audit(command, '--json', ...config('gateway')), named);
     t.same(await audit(command, '--json', ...config('gateway'), file), named);
     t.match(await audit(command), { status: 2, err: /give the log files as arguments/ });
-    t.match(await audit(command, ...config('stdout')), { status: 2, err: /writes its log to standard output/ });
+    t.match(await audit(command, ...config('stdout')), { status: 2, err: /the access log goes to standard output/ });
     t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
   }
 });
@@ -295,7 +295,7 @@ t.test('for a log written by workers, the file of each worker is read', async (t
   for (const command of ['search', 'summary']) {
     const { status, err } = await audit(command, '--config', config);
     t.equal(status, 2);
-    t.match(err, `${file} does not exist, but logs of --workers do: `);
+    t.match(err, `${file} does not exist, but log files of worker processes do: `);
     t.match(err, `name these files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
   }
   for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
@@ -354,7 +354,7 @@ t.test('audit summary counts requests, and its HTML page escapes all values', as
   t.match(html, "default-src 'none'");
   const text = await audit('summary', file);
   t.match(text.out, '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not.');
-  t.match(text.out, '\nNot verified: add --verify, or use audit verify.\n');
+  t.match(text.out, '\nNot verified: add --verify, or use "merchant-gateway audit verify".\n');
   const verified = await audit('summary', '--verify', '--secret-file', secretFile, file);
   t.match(verified.out, '\nIntact: 0 findings in 9 lines, no signed checkpoints were given.\n');
   t.match((await audit('summary', '--verify', file)).err, 'The log is hashed with a secret: name the secret file');

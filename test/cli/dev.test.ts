@@ -225,7 +225,12 @@ t.test(
       { status: 0, stdout: /^Intact: \d+ lines of \d+ requests, 3 chains, 0 findings/m },
       'the log is signed, and verified without a secret',
     );
-    t.equal(verified.stdout.match(/^run \S+: the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm)?.length, 3);
+    t.equal(
+      verified.stdout.match(
+        /^run \S+ \(log of one process\): the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm,
+      )?.length,
+      3,
+    );
     for (const dev of [first, second, third]) t.notMatch(dev.output(), 'secretFile is not set');
   },
 );

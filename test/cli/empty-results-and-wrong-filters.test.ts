@@ -79,9 +79,12 @@ t.test('a log search without matches says so, and rejects filters that cannot ma
   t.match(JSON.parse(stdout), { requests: 0, codes: { length: 0 } });
 
   const cases: [args: string[], sentence: RegExp][] = [
-    [['--code', 'key_unknow'], /Did you mean key_unknown\? Expected accepted or a code of the README/],
-    [['--code', 'refused'], /is invalid\. Expected accepted or a code/],
-    [['--fingerprint', 'abc'], /Expected the 32 hexadecimal digits that keys fingerprint prints/],
+    [
+      ['--code', 'key_unknow'],
+      /Did you mean key_unknown\? Expected "accepted" or an error code that "merchant-gateway codes" lists/,
+    ],
+    [['--code', 'refused'], /is invalid\. Expected "accepted" or an error code/],
+    [['--fingerprint', 'abc'], /Expected the 32 hexadecimal digits that "merchant-gateway keys fingerprint" prints/],
     [['--path', 'v1/payouts'], /Expected a path such as \/v1\/payouts, without a query/],
     [['--path', '/v1/payouts?page=1'], /without a query/],
     [['--key-id', `svc_live_${'k'.repeat(49)}`], /this is an API key or a token, not an id/],

@@ -205,7 +205,10 @@ t.test('explain shows each rule with its input, and how the client address was d
   const accepted = await explain(...proxied);
   t.match(accepted, { status: 0, err: '' });
   const translated = await explain(...described, '--address', '64:ff9b::192.0.2.9');
-  t.match(translated.out, /^64:ff9b::c000:209 +the connection, over TLS +no +the client, which embeds 192\.0\.2\.9$/m);
+  t.match(
+    translated.out,
+    /^64:ff9b::c000:209 +the connection, over TLS +no +the client; its IPv6 address contains the IPv4 address 192\.0\.2\.9$/m,
+  );
   t.match(
     translated.out,
     /^ip_not_allowed +passes +clientAddress: 64:ff9b::c000:209; embeddedAddress: 192\.0\.2\.9; /m,
@@ -300,7 +303,7 @@ t.test('a log line is explained and compared with its recorded decision', async 
   );
   t.match(
     text,
-    /Verdict: accepted\.\nThe log line has ip_not_allowed\. This verdict can differ, because it uses the current records and lists/,
+    /Verdict: accepted\.\nThe log line has ip_not_allowed\. The verdict above can differ from it, because it uses the current records and lists/,
   );
   await t.rejects(
     explainWithInput(`${changed}\n${changed}\n`, '--config', config, '--line', '-'),
@@ -373,7 +376,7 @@ t.test('with the record secret, explain reports whether the records are sealed',
   }
   const args = ['--config', file, '--address', '192.0.2.1', '--path', '/v1/payouts', '--key-id', 'key_l'];
   const proven = await explain(...args);
-  t.match(proven.out, /^seals +valid for the records and mg:meta$/m);
+  t.match(proven.out, /^seals +valid: the HMACs of the records and of mg:meta match$/m);
   t.match(proven.out, 'Verdict: origin_not_allowed, 401');
   t.match(JSON.parse((await explain(...args, '--json')).out), { seals: { proven: true, problem: null } });
   await server.client.set('x:merchant:m_l', JSON.stringify(records()['mg:merchant:m_l']));

@@ -137,7 +137,11 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     ],
     ['a short root', () => readCheckpoint(sampleNote.replace(/gMZ8gx/, ''), []), /SHA-256/],
     ['an unknown occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /an occasion/],
-    ['an additional line', () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []), /nothing after the key/],
+    [
+      'an additional line',
+      () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []),
+      /no line after the public key of the run/,
+    ],
     ['a key without its name', () => parseKey('gw+413b88e4'), /such as/],
     [
       'a key with another id',

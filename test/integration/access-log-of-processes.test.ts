@@ -101,7 +101,7 @@ t.test(
     const again = setInterval(() => second.child.kill('SIGTERM'), 100);
     t.same(await second.exited, [1, null], 'a second signal during the drain forces the end');
     clearInterval(again);
-    t.match(second.told(), 'forced exit: second signal');
+    t.match(second.told(), 'forced exit: a second stop signal arrived');
 
     const third = await startGatewayProcess();
     await askAll(third.gateway, ['h']);

@@ -69,8 +69,11 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   await end(gateway, 'SIGTERM');
   const verdict = await verify();
   t.equal(verdict.status, 0, verdict.out + verdict.err);
-  t.match(verdict.out, /signed by gw\.example\/a at \S+Z, the \d lines 1 to \d received at \S+Z\n/);
-  t.match(verdict.out, /note: the key of gw\.example\/a is not confirmed: compare it with audit public-key/);
+  t.match(verdict.out, /signed by gw\.example\/a at \S+Z, the \d lines 1 to \d received by the registry at \S+Z\n/);
+  t.match(
+    verdict.out,
+    /note: no administrator has confirmed the key of gw\.example\/a: compare it with the output of "merchant-gateway audit public-key"/,
+  );
   t.same(await kinds(), []);
 
   const [key] = JSON.parse((await command('instance-keys', 'list', '--json')).out) as { publicKey: string }[];
@@ -93,9 +96,9 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   const longer = { size: 1_000, root: Buffer.alloc(32) };
   const witness = NoteSigner.ofPem('control.example', readFileSync(path.join(folder, 'witness.pem'), 'utf8'));
   writeFileSync(head, signListHead(longer, witness));
-  t.match(await verify('--head', head), { status: 1, out: `${head}:1: rewritten: the witness signed a list of 1000` });
+  t.match(await verify('--head', head), { status: 1, out: `${head}:1: rewritten: the registry signed a list of 1000` });
   writeFileSync(head, signListHead(longer, NoteSigner.inMemory('control.example')));
-  t.match(await verify('--head', head), { status: 1, err: `${head} is not signed by the registry` });
+  t.match(await verify('--head', head), { status: 1, err: `${head} is not signed with a known key of the registry` });
   t.match(await verify('--as-of', '1h'), { status: 2, err: '--as-of needs --running' });
   t.match(await command('audit', 'verify', '--head', head, log), {
     status: 2,
@@ -121,14 +124,17 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   };
   t.match(await check(files.proof), {
     status: 0,
-    out: /whose first \d+ lines gw\.example\/a signed at \S+Z, received at \S+Z\.\n$/,
+    out: / gw\.example\/a signed its first \d+ lines at \S+Z, and the registry received the checkpoint at \S+Z\.\n$/,
   });
   // The file has smaller checkpoints, but without receipts.
   const sources = ['--checkpoints', 'registry', '--checkpoints', checkpoints.file];
   writeFileSync(files.proof, (await command('audit', 'prove', '--id', id, ...sources, log)).out);
-  t.match(await check(files.proof), { status: 0, out: /, received at \S+Z\.\n$/ });
+  t.match(await check(files.proof), { status: 0, out: /, and the registry received the checkpoint at \S+Z\.\n$/ });
   writeFileSync(files.proof, proof.out.replace(/— control\.example .*\n/, ''));
-  t.match(await check(files.proof), { status: 1, out: /it has no receipt of this witness/ });
+  t.match(await check(files.proof), {
+    status: 1,
+    out: /the checkpoint has no receipt that a key in --witness-key verifies/,
+  });
 });
 
 t.test(

@@ -380,12 +380,15 @@ onEachDatabase('the list is append-only', async (t, url) => {
   };
   t.equal(unlike(rows), null);
   t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has 1');
-  t.match(unlike(rows.toReversed()), 'are not the ones that it signed');
-  t.match(unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))), 'are not the ones that it signed');
-  t.match(unlike(rows, head.replace('\n2\n', '\n1\n')), "invalid head of the witness's list");
+  t.match(unlike(rows.toReversed()), 'differ from those that it signed earlier');
+  t.match(
+    unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))),
+    'differ from those that it signed earlier',
+  );
+  t.match(unlike(rows, head.replace('\n2\n', '\n1\n')), "the signed head of the registry's checkpoint list is invalid");
   const other = new WitnessedList([NoteSigner.inMemory('control.example').receiptKey]);
   t.equal(other.unlike(head), null);
-  t.match(other.notes, [/^1 head .* add the former public key with --witness-key$/]);
+  t.match(other.notes, [/^1 signed head .* add the registry's former public key with --witness-key$/]);
 });
 
 onEachDatabase('of concurrent submissions for one run exactly one is accepted', async (t, url) => {

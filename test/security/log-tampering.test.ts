@@ -122,7 +122,7 @@ t.test('lines outside any chain are not counted as requests, and the report ment
   const found = await audit('search', '--merchant', 'm_victim', file);
   t.match(found.out, 'genuine');
   t.notMatch(found.out, 'forged');
-  t.match(found.err, "1 line that looks like a request's is ignored: not part of a chain");
+  t.match(found.err, '1 line about a request is ignored, because the hash chain of the log does not contain it.');
   t.equal(
     (await audit('search', '--merchant', 'm_other', file)).err,
     'No line matches.\n',
@@ -131,7 +131,7 @@ t.test('lines outside any chain are not counted as requests, and the report ment
   const page = `${directory}/page.html`;
   const summed = await audit('summary', '--json', '--html', page, file);
   t.match(JSON.parse(summed.out), { requests: 1, otherLines: 2, leftOutLines: 1 });
-  t.match([summed.err, readFileSync(page, 'utf8')], [/ is ignored: /, / is ignored: /]);
+  t.match([summed.err, readFileSync(page, 'utf8')], [/ is ignored, because /, / is ignored, because /]);
   t.equal((await audit('verify', '--secret-file', `${directory}/secret`, file)).status, 1);
 });
 

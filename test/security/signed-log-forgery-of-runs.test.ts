@@ -179,7 +179,10 @@ t.test('files of two instances swapped: both verify, and the next start names a 
   ]);
   const verdict = one.verify([one.read(), other.read()], givenOf(logs));
   t.same(kindsOf(verdict), ['checkpoints:3 forked', 'checkpoints:7 forked'], 'from then on the verifier finds it too');
-  t.match(verdict.findings[0]?.message, /of gw\.example\/a continues the run \w{26} of gw\.example\/b$/);
+  t.match(
+    verdict.findings[0]?.message,
+    /of gw\.example\/a claims to continue the run \w{26}, which belongs to another gateway, gw\.example\/b$/,
+  );
 });
 
 t.test("last rows of the registry's list deleted: not found, unless a line of a log has a later head", async (t) => {
@@ -207,7 +210,7 @@ t.test("last rows of the registry's list deleted: not found, unless a line of a 
   const headed = fileOf(rehashed([start, withHead, end]));
   const found = await verdictOf(1, [headed]);
   t.same(kindsOf(found), ['1:2 rewritten']);
-  t.match(found.findings[0]?.message, 'the witness signed a list of 2 checkpoints, but its list now has 1');
+  t.match(found.findings[0]?.message, 'the registry signed a list of 2 checkpoints, but its list now has only 1');
   t.same(kindsOf(await verdictOf(2, [headed, other.read()])), [], 'with all rows the head matches');
 });
 
@@ -251,7 +254,7 @@ t.test('registry and machine collude: found only by a head or a proof that is st
   t.same(kindsOf(witnessedVerdict([forged.read()], rows, given)), [], 'nothing contradicts the forged log');
   const list = new WitnessedList([registry.signer.receiptKey]);
   for (const { received_at, note } of rows) list.take(received_at, note);
-  t.equal(list.unlike(head), 'the first 1 checkpoints of the witness are not the ones that it signed');
+  t.equal(list.unlike(head), "the first 1 checkpoints in the registry's list differ from those that it signed earlier");
   // A proof contains the checkpoint and its receipt.
   const verdict = witnessedVerdict([forged.read()], rows, { ...given, elsewhere: [start + receipt] });
   t.same(kindsOf(verdict), ['elsewhere:1 rewritten', 'elsewhere:1 missing']);

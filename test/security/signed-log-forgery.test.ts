@@ -75,7 +75,10 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   const changed = rehashed(lines.with(4, (lines[4] ?? '').replace('/v1/payouts/3', '/v1/payouts/9')));
   const verdict = signed.verify([fileOf(changed)]);
   t.same(kindsOf(verdict), ['1:12 edited']);
-  t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of the run: the content differs from what was signed at');
+  t.match(
+    verdict.findings[0]?.message,
+    'the 11 lines 2 to 12 of the run (log of one process): the content differs from what the gateway signed at',
+  );
   t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });
 
@@ -178,7 +181,7 @@ t.test('lines appended after the end of a run are found', async (t) => {
     notes: [start, ...next],
   });
   t.same(kindsOf(verdict)[0], '1:5 foreign');
-  t.match(verdict.findings[0]?.message, 'the run ended with line 4');
+  t.match(verdict.findings[0]?.message, 'its run (the log of one process) ended with line 4');
 });
 
 t.test('the next process signs what a killed process had written', async (t) => {
@@ -196,7 +199,10 @@ t.test('the next process signs what a killed process had written', async (t) => 
       .join('\n');
   t.equal(messages(killed), '');
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
-  t.match(messages(edited), 'line 4 of the run is not the line that the next process found and signed at');
+  t.match(
+    messages(edited),
+    'line 4 of the run (log of one process) differs from the line that the next process found and signed at',
+  );
   t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
 });
 
@@ -209,7 +215,7 @@ t.test('a line moved to another run is found, regardless of the signer', (t) => 
   const note = signCheckpoint(checkpoint, sampleInstance, NoteSigner.inMemory(runKeyName(sampleName, run)));
   const proof = { previous: '0'.repeat(64), line: Buffer.from(line), index: 0, path: [], note };
   const keys = [{ key: sampleInstance.key, from: -Infinity, to: Infinity }];
-  t.throws(() => checkProof(proof, keys), /belong to different runs/);
+  t.throws(() => checkProof(proof, keys), /belong to different runs \(logs of one process each\)/);
   t.end();
 });
 
@@ -284,7 +290,7 @@ t.test('a forged log that claims an earlier file does not prove a run signed fro
     t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
     t.match(
       verdict.findings[0]?.message,
-      `begin with line ${first}, so the signature over the 8 lines 1 to 8 cannot verify them`,
+      `begin with line ${first}, but the signature covers the 8 lines 1 to 8: all of these lines are needed to verify it`,
     );
   }
 });

@@ -26,7 +26,8 @@ export function reviewSections(summary: Summary, verdict: Verdict | null, expose
 const unverified = html`<section>
   <h2>Proof</h2>
   <p class="bad">
-    Not verified: lines may have been changed, removed or added. Create this page with --verify, or run audit verify.
+    Not verified: lines may have been changed, removed or added. Create this page with --verify, or run
+    "merchant-gateway audit verify".
   </p>
 </section>`;
 
@@ -55,7 +56,7 @@ function proof(verdict: Verdict): Html {
       ${notes.slice(0, mostRows).map((note) => html`<li>${note}</li>`)}
     </ul>
     ${moreOf(notes.length - mostRows)}
-    <h2>Runs</h2>
+    <h2>Runs (a run is the log of one process)</h2>
     ${table(['run', 'signed by', 'proof', 'signed lines', 'lines with a receipt', 'unsigned lines'], rows)}
     ${moreOf(runs.length - rows.length)}
   </section>`;
@@ -65,7 +66,13 @@ function proof(verdict: Verdict): Html {
  * How well the gateway's signatures and the registry's receipts cover the lines of a gateway process, the weakest
  * first.
  */
-const states = ['chain only', 'partly signed', 'signed', 'receipt for a part', 'receipt'];
+const states = [
+  'only the hash chain',
+  'partly signed',
+  'signed',
+  'registry receipt for a part',
+  'registry receipt for all',
+];
 
 function rankOf({ signedAt, signedTo, unsigned, witnessedAt, witnessedTo }: RunProof): number {
   if (signedAt === null) return 0;
@@ -79,14 +86,16 @@ function isoOf(at: number): string {
 }
 
 function moreOf(count: number): Html {
-  return count > 0 ? html`<p>and ${count.toLocaleString('en')} more: audit verify --json lists all</p>` : html``;
+  return count > 0
+    ? html`<p>and ${count.toLocaleString('en')} more: "merchant-gateway audit verify --json" lists all</p>`
+    : html``;
 }
 
 function silences({ silences }: Summary): Html {
   const rows = silences.map(({ from, to, minutes }) => [from, to, minutes.toLocaleString('en')]);
   return html`<section>
     <h2>Longest times without a request</h2>
-    <p>Only audit verify can detect whether lines are missing there.</p>
+    <p>Only "merchant-gateway audit verify" can detect whether lines are missing there.</p>
     ${table(['from the minute', 'to the minute', 'minutes between'], rows)}
   </section>`;
 }
@@ -160,12 +169,12 @@ function stack(series: readonly string[], spans: Summary['denials']['spans']): H
   return html`<svg
       viewBox="0 0 ${width} ${height}"
       role="img"
-      aria-label="Refusals by reason over time, at most ${most} at a time"
+      aria-label="Refusals by reason over time, at most ${most} per time span"
     >
       ${bars}
     </svg>
     <p>
-      At most ${most.toLocaleString('en')} at a time, from ${spans[0]?.from ?? ''} to ${spans.at(-1)?.from ?? ''}.
+      At most ${most.toLocaleString('en')} per time span, from ${spans[0]?.from ?? ''} to ${spans.at(-1)?.from ?? ''}.
     </p>`;
 }
 

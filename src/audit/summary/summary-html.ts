@@ -50,7 +50,7 @@ export function summaryHtml(summary: Summary, verdict: Verdict | null, title: st
           </div>
           ${reviewSections(summary, verdict, bars('Keys over plain HTTP or through Tor', 'exposedKeys'))}
           <section>
-            <h2>Requests, each ${spanText(summary.spanMinutes)}</h2>
+            <h2>Requests per ${spanText(summary.spanMinutes)}</h2>
             ${chart(summary.spans)}
             <p><span class="good">■</span> accepted <span class="bad">■</span> not accepted</p>
           </section>
@@ -60,7 +60,7 @@ export function summaryHtml(summary: Summary, verdict: Verdict | null, title: st
             ${bars('Addresses, not accepted', 'refusedAddresses')} ${bars('Countries', 'countries')}
           </div>
           <section>
-            <h2>Keys that came from an address for the first time</h2>
+            <h2>Keys that were used from a new address</h2>
             <table>
               <tr>
                 <th>when</th>

@@ -17,13 +17,13 @@ const maxKeyBytes = 4096;
  */
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')
-    .description('read a key from standard input and print its fingerprint in the access log')
+    .description('read a key from standard input and print the fingerprint that represents it in the access log')
     .option('--secret-file <file>', 'secret of the access log (repeatable, e.g. with an earlier secret)', collect)
     .option('--config <file>', 'configuration file with the secret file')
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',
-      '\nNever pass the key as an argument, which other users of this machine can see:\n  fingerprint < key.txt',
+      '\nOther users of this machine can see arguments, so pass the key on standard input:\n  keys fingerprint < key.txt',
     )
     .action(async (options: SecretOptions & { readonly json?: true }) => {
       const secrets = await readLogSecrets(options);

@@ -23,11 +23,13 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
   const { destination } = loadConfig({ file: config }).accessLog;
   if (files.length > 0) return files;
   if (destination === 'stdout')
-    command.error('error: the configuration writes its log to standard output: name the files of the log');
+    command.error(
+      'error: with this configuration, the access log goes to standard output: give the log files as arguments',
+    );
   const ofWorkers = existsSync(destination) ? [] : logsOfWorkers(destination);
   if (ofWorkers.length > 0)
     command.error(
-      `error: ${destination} does not exist, but logs of --workers do: name these files: ${ofWorkers.join(' ')}`,
+      `error: ${destination} does not exist, but log files of worker processes do: give them as arguments: ${ofWorkers.join(' ')}`,
     );
   return [destination];
 }
@@ -60,11 +62,15 @@ function filesIn(directory: string): string[] {
 /** Adds the options that filter lines in `audit search` and `audit summary`. */
 export function searchOptions(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration file with the log file (if no file is named)')
+    .option('--config <file>', 'configuration file that names the log file, if no file is an argument')
     .option('--merchant <id>', 'requests of this merchant', loggedIdIn)
     .option('--key-id <keyid>', 'requests with this key', loggedIdIn)
     .addOption(formerKeyOption().argParser(loggedIdIn))
-    .option('--fingerprint <hex>', 'requests with this key fingerprint, as keys fingerprint prints it', fingerprintIn)
+    .option(
+      '--fingerprint <hex>',
+      'requests with this key fingerprint, as "merchant-gateway keys fingerprint" prints it',
+      fingerprintIn,
+    )
     .option('--code <code>', 'accepted, or an error code', codeIn)
     .option('--address <address>', 'client or proxy address, or CIDR', rangesIn)
     .option('--path <path>', 'this path and all paths below it, without a query', pathIn)
@@ -89,12 +95,12 @@ function codeIn(value: string): string {
   if (codes.includes(value)) return value;
   const closest = closestName(value, codes);
   const meant = closest === undefined ? '' : `Did you mean ${closest}? `;
-  throw new InvalidArgumentError(`${meant}Expected accepted or a code of the README's error tables.`);
+  throw new InvalidArgumentError(`${meant}Expected "accepted" or an error code that "merchant-gateway codes" lists.`);
 }
 
 function fingerprintIn(value: string): string {
   if (/^[0-9a-f]{32}$/i.test(value)) return value.toLowerCase();
-  throw new InvalidArgumentError('Expected the 32 hexadecimal digits that keys fingerprint prints.');
+  throw new InvalidArgumentError('Expected the 32 hexadecimal digits that "merchant-gateway keys fingerprint" prints.');
 }
 
 function pathIn(value: string): string {

@@ -40,13 +40,13 @@ const maxProofBytes = 2 * 1024 * 1024;
 export function proveCommand(io: CommandIo): Command {
   const command = new Command('prove');
   return registryOptions(command)
-    .description('print a proof that a line is in the log; its reader needs neither the log nor a secret')
+    .description('print a proof that a line is in the log; to verify the proof, neither the log nor a secret is needed')
     .argument('<file...>', 'files of the log in order, oldest first; .gz files are decompressed')
     .requiredOption('--id <id>', 'event.id of the line, or x-request-id of the response')
     .addOption(checkpointsOption().makeOptionMandatory())
     .addOption(publicKeyOption())
     .option('--config <file>', 'configuration file with the registry and its token')
-    .option('--json', 'print JSON: the proof as text, the run and the position of the line')
+    .option('--json', 'print JSON: the proof as text, the run (id of the hash chain) and the position of the line')
     .addHelpText(
       'after',
       '\nThe proof (c2sp.org/tlog-proof) contains this line, and only hashes of the other lines:\n  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n  audit check-proof --public-key keys.txt proof',
@@ -62,7 +62,7 @@ export function proveCommand(io: CommandIo): Command {
 export function checkProofCommand(io: CommandIo): Command {
   return new Command('check-proof')
     .description('verify the proof of a line with public keys only, and print the line')
-    .argument('<file>', 'proof that audit prove printed')
+    .argument('<file>', 'file with the proof that "merchant-gateway audit prove" printed')
     .addOption(publicKeyOption().makeOptionMandatory())
     .addOption(witnessKeyOption())
     .option('--json', 'print only JSON')
@@ -83,13 +83,15 @@ async function prove(files: readonly string[], options: ProveOptions, { out, err
   const proof = prover.proof();
   if (proof === null)
     throw new OperatorError(
-      `The proof needs all lines of the run ${line.run} up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
+      `The proof needs all lines of the run ${line.run} (log of one process) up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
     );
   try {
     checkProof(proof, keys, given.witnessed?.keys);
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`The line cannot be proved: ${error.message}. See audit verify.`, { cause: error });
+    throw new OperatorError(`The line cannot be proved: ${error.message}. See "merchant-gateway audit verify".`, {
+      cause: error,
+    });
   }
   const text = proofText(proof);
   const { run, sequence, file, number } = line;
@@ -140,7 +142,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
   }
   if (best !== null) return best;
   const why = refused === null ? '' : ` A checkpoint of the run was rejected: ${refused}.`;
-  throw new OperatorError(`No checkpoint covers line ${sequence} of the run ${run}.${why}`);
+  throw new OperatorError(`No signed checkpoint covers line ${sequence} of the run ${run} (log of one process).${why}`);
 }
 
 async function check(file: string, { publicKey, witnessKey, json }: CheckOptions, { out }: CommandIo): Promise<void> {
@@ -151,7 +153,8 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
     const proof = parseProof(text);
     const { name, run, size, at } = checkProof(proof, keys, witness);
     const receivedAt = witness === null ? null : witness.receiptTimeOf(parseNote(proof.note));
-    if (receivedAt === null && witnessKey !== undefined) throw new InvalidNote('it has no receipt of this witness');
+    if (receivedAt === null && witnessKey !== undefined)
+      throw new InvalidNote('the checkpoint has no receipt that a key in --witness-key verifies');
     const received = receivedAt === null ? null : new Date(receivedAt).toISOString();
     const line = proof.line.toString('utf8');
     const signedAt = new Date(at).toISOString();
@@ -161,7 +164,7 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
       );
     else
       out(
-        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run}, whose first ${size} lines ${name} signed at ${signedAt}${received === null ? '' : `, received at ${received}`}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed its first ${size} lines at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

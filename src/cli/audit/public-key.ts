@@ -24,7 +24,7 @@ export function publicKeyCommand(io: CommandIo): Command {
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',
-      '\nStore it where people who can change the log cannot change it. audit verify --public-key needs it, but no secret.',
+      '\nStore the key where people who can change the log cannot change it. With the key, "audit verify --public-key" needs no secret.',
     )
     .action(async ({ config, keyFile, name, json }: Options) => {
       const key = keyFile === undefined ? loadConfig({ file: config }).accessLog.checkpoints : { keyFile, name };

@@ -28,7 +28,7 @@ export function searchCommand(io: CommandIo): Command {
   return searchOptions(command)
     .option('--limit <count>', `maximum number of printed lines, up to ${maxLimit}`, limitIn, defaultLimit)
     .option('--json', 'print the lines unchanged, as JSON')
-    .addHelpText('after', '\nThis command does not verify the log. audit verify does.')
+    .addHelpText('after', '\nThis command does not verify the log. To verify it, use "merchant-gateway audit verify".')
     .action((files: string[], options: Options) => {
       const chosen = { ...options, ...searchIn(command, options) };
       return search(logFilesOf(command, files, options.config), chosen, io);

@@ -21,7 +21,7 @@ const lineForm = /^(\S+)(?:\s+from\s+(\S+))?(?:\s+to\s+(\S+))?$/;
 export function publicKeyOption(): Option {
   return new Option(
     '--public-key <file>',
-    'file with public keys of instances as audit public-key prints them, one per line, optionally with from TIME or to TIME',
+    'file with the public keys of gateways, one per line, as "merchant-gateway audit public-key" prints them; "from TIME" and "to TIME" after a key limit its validity (repeatable)',
   ).argParser(collect);
 }
 
@@ -29,7 +29,7 @@ export function publicKeyOption(): Option {
 export function witnessKeyOption(): Option {
   return new Option(
     '--witness-key <file>',
-    'file with the present and former public keys for receipts of the registry, one per line, as "checkpoints head" prints them (repeatable)',
+    'file with the current and former public keys of the registry\'s receipts, one per line, as "merchant-gateway checkpoints head" prints them (repeatable)',
   ).argParser(collect);
 }
 
@@ -37,7 +37,7 @@ export function witnessKeyOption(): Option {
 export function headOption(): Option {
   return new Option(
     '--head <file>',
-    'file with an earlier signed head of the checkpoint list, as checkpoints head --json printed it; requires --checkpoints registry (repeatable)',
+    'file with an earlier signed head (length and hash) of the registry\'s checkpoint list, saved from "merchant-gateway checkpoints head --json"; requires --checkpoints registry (repeatable)',
   ).argParser(collect);
 }
 
@@ -45,7 +45,7 @@ export function headOption(): Option {
 export function checkpointsOption(): Option {
   return new Option(
     '--checkpoints <file>',
-    'file of signed checkpoints (accessLog.checkpoints.file, or .gz), or "registry" to query the registry (repeatable)',
+    'file of signed checkpoints, as accessLog.checkpoints.file names it (can be .gz), or "registry" to fetch them from the registry (repeatable)',
   ).argParser(collect);
 }
 
@@ -56,8 +56,16 @@ interface KeyType {
   readonly printedBy: string;
 }
 
-const ofInstances: KeyType = { what: 'The file of public keys', purpose: 'note', printedBy: 'audit public-key' };
-const ofWitness: KeyType = { what: 'The file of witness keys', purpose: 'receipt', printedBy: 'checkpoints head' };
+const ofInstances: KeyType = {
+  what: 'The file of public keys',
+  purpose: 'note',
+  printedBy: 'merchant-gateway audit public-key',
+};
+const ofWitness: KeyType = {
+  what: 'The file of witness keys',
+  purpose: 'receipt',
+  printedBy: 'merchant-gateway checkpoints head',
+};
 
 /**
  * Reads the public keys of gateway instances, and the period in which each key is valid.
@@ -85,11 +93,11 @@ async function readKeys(files: readonly string[], { what, purpose, printedBy }: 
       const where = `${what} ${file}, line ${index + 1}`;
       const pinned = pinnedKeyIn(text, where);
       if (pinned.key.purpose !== purpose)
-        throw new OperatorError(`${where} is a key for another purpose: use the key that "${printedBy}" prints.`);
+        throw new OperatorError(`${where}: the key is for another purpose; use the key that "${printedBy}" prints.`);
       keys.push(pinned);
     }
   }
-  if (keys.length === 0) throw new OperatorError(`${what} contains no key: add a key that ${printedBy} prints.`);
+  if (keys.length === 0) throw new OperatorError(`${what} contains no key: add a key that "${printedBy}" prints.`);
   return keys;
 }
 
@@ -157,7 +165,7 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
   const isOther = registry !== null && !pinned.some(({ bytes }) => bytes.equals(registry.receiptKey.bytes));
   if (isOther && pinned.length > 0)
     throw new OperatorError(
-      'The registry signs receipts with a key that is not in --witness-key: if it was replaced, add the key that checkpoints head prints.',
+      'The registry signs receipts with a key that is not in the file of --witness-key. If the key was replaced, add the key that "merchant-gateway checkpoints head" prints.',
     );
   const problem = registry?.problem ?? null;
   return {
@@ -176,7 +184,7 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
 }
 
 function unconfirmedNote(name: string): string {
-  return `the key of ${name} is not confirmed: compare it with audit public-key on that gateway, then instance-keys confirm`;
+  return `no administrator has confirmed the key of ${name}: compare it with the output of "merchant-gateway audit public-key" on that gateway, then run "merchant-gateway instance-keys confirm"`;
 }
 
 function rewritten(file: string, message: string): Finding {
@@ -194,7 +202,7 @@ async function headFindings(files: readonly string[], list: WitnessedList): Prom
     const head = headIn((await readOperatorFile(file, whatHead, maxKeyFileBytes)).toString('utf8'));
     if (!isSigned(head, list))
       throw new OperatorError(
-        `${whatHead} ${file} is not signed by the registry: use the output of checkpoints head --json, and add a former key with --witness-key.`,
+        `${whatHead} ${file} is not signed with a known key of the registry: use the output of "merchant-gateway checkpoints head --json", and add a former key with --witness-key.`,
       );
     const unlike = list.unlike(head);
     if (unlike !== null) findings.push(rewritten(file, unlike));

@@ -48,7 +48,7 @@ export function summaryCommand(io: CommandIo): Command {
   searchOptions(command)
     .option('--html <file>', 'write a self-contained page with charts')
     .option('--json', 'print JSON')
-    .option('--verify', 'also verify all lines, as audit verify does, and report the findings');
+    .option('--verify', 'also verify all lines, as "merchant-gateway audit verify" does, and report the findings');
   return proofOptions(command)
     .addHelpText(
       'after',
@@ -112,7 +112,7 @@ function asText(summary: Summary, verdict: Verdict | null): string {
   if (requests === 0) return `No request matches.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
     `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not.`,
-    verdict === null ? 'Not verified: add --verify, or use audit verify.' : verdictText(verdict),
+    verdict === null ? 'Not verified: add --verify, or use "merchant-gateway audit verify".' : verdictText(verdict),
     ...longestSilence(summary),
     ...table('NOT ACCEPTED BECAUSE', 'codes'),
     ...unusual(summary),
@@ -130,7 +130,7 @@ function asText(summary: Summary, verdict: Verdict | null): string {
             ['KEYID, FROM A NEW ADDRESS', 'MERCHANT', 'ADDRESS', 'AT', 'CODE'],
             newAddresses.map(({ keyId, merchant, address, at, code }) => [keyId, merchant ?? '-', address, at, code]),
           ),
-          ...(newAddressCount > newAddresses.length ? [`and ${newAddressCount - newAddresses.length} before`] : []),
+          ...(newAddressCount > newAddresses.length ? [`and ${newAddressCount - newAddresses.length} earlier`] : []),
         ]),
   ];
   return `${lines.join('\n')}\n`;
@@ -149,5 +149,5 @@ function unusual({ unusualMerchants }: Summary): string[] {
     String(requests),
     reasons.map(({ value }) => value).join(', '),
   ]);
-  return ['', ...tableLines(['MERCHANT, UNUSUALLY REFUSED', 'REFUSED', 'REQUESTS', 'MOSTLY'], rows)];
+  return ['', ...tableLines(['MERCHANT, UNUSUALLY REFUSED', 'REFUSED', 'REQUESTS', 'MAIN REASONS'], rows)];
 }

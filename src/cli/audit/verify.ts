@@ -44,7 +44,11 @@ export function verifyCommand(io: CommandIo): Command {
       'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
     )
     .option('--config <file>', 'configuration file with the secret file')
-    .option('--since <time>', 'do not report deleted runs whose checkpoints are all older', timeIn);
+    .option(
+      '--since <time>',
+      'do not report a deleted run (log of one process) if all its checkpoints are older than this time',
+      timeIn,
+    );
   return proofOptions(command)
     .option('--json', 'print the verdict as JSON')
     .addHelpText('after', `\nExit status: 0 intact, 1 findings or unreadable files, 2 wrong usage.\n\n${tailText}`)
@@ -69,7 +73,10 @@ export function proofOptions(command: Command): Command {
     .addOption(publicKeyOption())
     .addOption(witnessKeyOption())
     .addOption(headOption())
-    .option('--running', 'the gateway is still writing: accept a log without end and an incomplete last line')
+    .option(
+      '--running',
+      'the gateway is still writing: accept a log without an end checkpoint, and an incomplete last line',
+    )
     .option('--as-of <time>', 'with --running: when the log was copied (default: now)', timeIn)
     .option('--partial', 'the lines are a part of a log: accept missing earlier lines');
 }
@@ -101,7 +108,8 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
   const verdict = verifier.end(unreadable === null);
   out(json ? `${JSON.stringify(verdictJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
   if (unreadable !== null && verdict.lines === 0) throw unreadable;
-  if (unreadable !== null) throw new OperatorError(`${unreadable.message} Up to there: ${sizeOf(verdict)}.`);
+  if (unreadable !== null)
+    throw new OperatorError(`${unreadable.message} Read before the failure: ${sizeOf(verdict)}.`);
   if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
 }
 
@@ -169,9 +177,7 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
     ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
     ...(unchecked > 0
-      ? [
-          `note: ${counted(unchecked, 'line')} after a gap: the previous line is missing, so only the hash could be verified`,
-        ]
+      ? [`note: ${counted(unchecked, 'line')} could not be verified, because the previous line is missing`]
       : []),
     ...(proofs ?? []).slice(0, mostProofLines).map(proofLine),
     ...(proofs !== null && proofs.length > mostProofLines
@@ -185,13 +191,14 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
 function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof }: RunProof): string {
   const { witnessedTo, witnessedAt } = proof;
   const lost = missing > 0 ? `, ${counted(missing, 'signed line')} missing` : '';
-  if (signedAt === null) return `run ${run}: no signed lines given, ${counted(unsigned, 'unsigned line')}${lost}`;
+  if (signedAt === null)
+    return `run ${run} (log of one process): no signed lines given, ${counted(unsigned, 'unsigned line')}${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null
       ? ''
-      : `, ${rangeText({ from: 1, to: witnessedTo })} received at ${new Date(witnessedAt).toISOString()}`;
-  return `run ${run}: ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
+      : `, ${rangeText({ from: 1, to: witnessedTo })} received by the registry at ${new Date(witnessedAt).toISOString()}`;
+  return `run ${run} (log of one process): ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
 }
 
 function sizeOf({ lines, requests, chains, findingCount }: Verdict): string {

@@ -275,7 +275,7 @@ function portIsFree(option: string, { host, port }: { readonly host: string; rea
       server.once('error', (error: NodeJS.ErrnoException) => {
         const reason = error.code ?? error.message;
         const message =
-          `cannot listen on ${host}:${port} (${reason}): unless this part is already running, free the port or ` +
+          `cannot listen on ${host}:${port} (${reason}): unless this server is already running, free the port or ` +
           'choose another one';
         resolve([{ severity: 'warning', option, message }]);
       });

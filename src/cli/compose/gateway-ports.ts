@@ -210,7 +210,7 @@ function openAccessLog(
 /** Opens the store of API keys and merchants that the configuration names. */
 export async function openRecords(config: Config, log: Logger, check: RedisSelfCheck | null = null): Promise<Records> {
   const onMalformed = (storeKey: string, problem: string, reason: RecordProblem = 'malformed'): void => {
-    log.error({ storeKey, problem, reason }, 'invalid record in the key store; requests with its key get 503');
+    log.error({ storeKey, problem, reason }, 'invalid record in the key store; requests that need the record get 503');
   };
   const { kind, memory } = config.keyStore;
   if (kind === 'redis') return openRedisRecords(config, log, onMalformed, check);

@@ -33,7 +33,9 @@ export class DataDirectory {
     } catch (error) {
       if (error instanceof OperatorError) throw error;
       const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
-      const reason = { EACCES: 'permission denied', EEXIST: 'it is a file', ENOTDIR: 'a part of it is a file' }[code];
+      const reason = { EACCES: 'permission denied', EEXIST: 'it is a file', ENOTDIR: 'a part of its path is a file' }[
+        code
+      ];
       throw new OperatorError(`The data directory ${wanted} cannot be written: ${reason ?? code}.`, { cause: error });
     }
   }

@@ -225,7 +225,7 @@ async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise
   await admin.ask({ method: 'POST', path: ['instance-keys'], body, expects: instanceKeySchema });
 }
 
-const anotherPrefix = 'choose another keyStore.redis.prefix, or remove it.';
+const anotherPrefix = 'choose another keyStore.redis.prefix, or remove that option.';
 
 /**
  * Waits until the registry has written its records for the first time. Otherwise the first command that the user pastes
@@ -252,8 +252,8 @@ async function untilKnown(records: Records, lookupId: string, config: Config): P
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(
-        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are ` +
-          `another registry's: ${anotherPrefix}`,
+        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis ` +
+          `belong to another registry, ${anotherPrefix}`,
       );
     await setTimeout(pollMilliseconds);
   }

@@ -75,7 +75,7 @@ Send a request without a key (401):
 
 ${curl} ${baseUrl}/transactions
 
-Administer merchants and keys, as the owner. A support may not create a key (403):
+Administer merchants and keys, as the owner. The role support may not create a key (403):
 
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}
@@ -125,7 +125,7 @@ function operatorsText(welcome: Welcome) {
   return {
     place: `\n  operators' API ${operatorsUrl}  (shared token in ${operatorsTokenFile})`,
     lines: `
-Put 1,500.00 NGN into the merchant's wallet${hasTreasurer ? ', as the treasurer. Events of the registry have the name' : ''}:
+Put 1,500.00 NGN into the merchant's wallet${hasTreasurer ? '. The registry records an event with the name of the treasurer' : ''}:
 
 npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --environment ${environment} --reason Deposit ${at}
 npx merchant-gateway wallets entries ${walletId} ${at}

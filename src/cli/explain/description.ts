@@ -34,7 +34,7 @@ export function descriptionIn(options: DescriptionOptions): {
 } {
   const { method, path, header = [], address, plain, at } = options;
   if ([method, path, address, ...header].some((text) => text !== undefined && containsKey(text))) {
-    throw new WrongUsage('a key is never an argument: give --key-id, --merchant or --key-stdin');
+    throw new WrongUsage('an API key must not be an argument: use --key-id, --merchant or --key-stdin instead');
   }
   if (method !== undefined && !methodForm.test(method)) throw new WrongUsage('--method must be a method such as POST');
   if (path !== undefined && !pathForm.test(path))
@@ -73,5 +73,5 @@ function headerIn(text: string): readonly [string, string] {
   const [, name, value] = headerForm.exec(text) ?? [];
   if (name === undefined || value === undefined) throw new WrongUsage("--header must be 'Name: value'");
   if (name.toLowerCase() !== 'x-api-key') return [name, value];
-  throw new WrongUsage('a key is never an argument: give --key-id, --merchant or --key-stdin');
+  throw new WrongUsage('an API key must not be an argument: use --key-id, --merchant or --key-stdin instead');
 }

@@ -141,7 +141,9 @@ async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
       const entry = parseAccessEntry(bytes?.toString('utf8') ?? '');
       if (entry !== null) entries.push(entry);
       if (entries.length > 1)
-        throw new OperatorError('The input has more than one request: select one with audit search.');
+        throw new OperatorError(
+          'The input has more than one request: select one with "merchant-gateway audit search --json".',
+        );
     }
   }
   const [entry] = entries;

@@ -113,7 +113,10 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
   const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
   const { seals, generationProblem, byRules } = view;
-  const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
+  const client =
+    embeddedAddress === null
+      ? 'the client'
+      : `the client; its IPv6 address contains the IPv4 address ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail, remedy } = verdict;
   return [
@@ -121,7 +124,9 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
       ['key', key === null ? 'no valid key to look up' : keyText(key)],
-      ...(seals === null ? [] : [['seals', seals.problem ?? 'valid for the records and mg:meta'] as const]),
+      ...(seals === null
+        ? []
+        : [['seals', seals.problem ?? 'valid: the HMACs of the records and of mg:meta match'] as const]),
       ...(generationProblem === null ? [] : [['generation', generationProblem] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
     ]),
@@ -130,7 +135,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
       ['ADDRESS', 'FROM', 'TRUSTED', ''],
       hops.map(({ address, trusted }, index) => [
         address,
-        index === 0 ? `the connection${request.tls ? ', over TLS' : ', plain'}` : 'X-Forwarded-For',
+        index === 0 ? `the connection${request.tls ? ', over TLS' : ', plain HTTP'}` : 'X-Forwarded-For',
         trusted ? 'yes' : 'no',
         index === hops.length - 1 && clientAddress === address ? client : '',
       ]),
@@ -193,5 +198,5 @@ function valueText(value: unknown): string {
 
 function loggedText({ code, same }: { readonly code: string; readonly same: boolean }): string {
   if (same) return 'The log line has the same verdict.';
-  return `The log line has ${code}. This verdict can differ, because it uses the current records and lists, and lacks headers that the log does not record.`;
+  return `The log line has ${code}. The verdict above can differ from it, because it uses the current records and lists, and the log does not record all headers.`;
 }

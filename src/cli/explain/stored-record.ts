@@ -60,7 +60,10 @@ export async function findStoredRecord(config: Config, sought: KeySought): Promi
   const pepper = await readPepper(keys.pepperFile);
   if (keyStore.kind === 'memory') {
     const { recordsFile } = keyStore.memory;
-    if (recordsFile === null) throw new OperatorError('The records exist only in the memory of the gateway.');
+    if (recordsFile === null)
+      throw new OperatorError(
+        'The records cannot be read: without keyStore.memory.recordsFile, they exist only in the memory of the gateway.',
+      );
     return recordIn(inFile(await readRecordsFile(recordsFile)), sought, environment, pepper);
   }
   const redis = new RedisStoredRecords(await redisAddressOf(keyStore.redis), keyStore.redis.prefix);
