@@ -23,8 +23,8 @@ interface ReadInFlight<Compiled> {
    */
   mayBeHeld: boolean;
   /**
-   * The value of `#round` when the read began. `#round` is incremented before the gateway acknowledges a change to the
-   * registry. A read with a lower value could return an older record, so no new request joins it.
+   * The value of `#round` when the read began. `#round` is incremented before the gateway acknowledges that it has
+   * applied a change. A read from before that increment could return an older record, so no new request joins it.
    */
   readonly round: number;
 }
@@ -125,8 +125,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Prevents new requests from joining reads in flight, because such a read could return an outdated record. Must be
-   * called before the gateway acknowledges a revision (the number of a change): the registry then reports the change as
-   * in force.
+   * called before the gateway acknowledges a revision (the number of a change). After that, the registry can report the
+   * change as in force, so new requests must not get an older record.
    */
   closeLookUps(): void {
     this.#round += 1;
@@ -167,7 +167,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the record is cached (even stale or expired), or the cache is fresh and knows that it does not exist. */
+  /** Whether the record is cached (even stale or expired), or the fresh cache knows that no such record exists. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
@@ -203,7 +203,7 @@ export class RecordCache<Compiled extends object> {
   }
 
   #readShared(id: string): ReadInFlight<Compiled>['result'] {
-    // While no invalidations arrive, a shared read could return a value that is older than the request.
+    // While invalidations cannot arrive, sharing an earlier read could return a value that is older than this request.
     if (!this.#standing.fresh) return this.#read(id);
     const underWay = this.#readsInFlight.get(id);
     if (underWay?.round === this.#round) return underWay.result;

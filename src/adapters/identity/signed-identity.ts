@@ -53,7 +53,8 @@ export class SignedIdentity implements CallerIdentity {
     const heldForUpstream = this.#heldFor(upstreamName);
     const held = heldForUpstream.get(keyId);
     const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
-    // If the system clock was set back, `renewAt` is too far ahead, and the cached JWT could be used beyond its expiry.
+    // If the system clock was set back, `renewAt` is too far ahead. The cached JWT is then replaced, because it could
+    // otherwise be used beyond its expiry.
     const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
     if (isOfThisCaller && isYoung) return held.assertion;
 

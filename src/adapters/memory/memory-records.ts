@@ -29,8 +29,8 @@ export interface MemoryGateway {
 }
 
 /**
- * The value that is used in place of the run id of a Redis server (its id until it restarts). It never changes: these
- * records end with their process, so no other server can replace it.
+ * Stands in for the run id of a Redis server (its id until it restarts). It is a constant, because no other server can
+ * take over this store: its records end with the process.
  */
 const server = 'memory';
 
@@ -177,8 +177,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Never resolves. The caller has nothing to wait for: `gateways()` always returns an up-to-date acknowledgement (the
-   * newest revision that is applied) of the one gateway.
+   * Never resolves. The caller need not wait: the gateway reads the records of this object, so its acknowledgement in
+   * `gateways()` always states the newest revision.
    */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);

@@ -19,8 +19,8 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
       `The records file ${file} must be one JSON object, whose member names are store keys and whose values are records.`,
     );
   }
-  // Rejects a file without record names: it would load no record, and every key would be unavailable. The name is not
-  // quoted, because it could contain an API key.
+  // Rejects names without `mg:`, because those members would not be loaded as records. The error quotes no name,
+  // because it could contain an API key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
       `The records file ${file} has a member with an unknown name. Expected mg:meta, mg:key:<lookup id> and mg:merchant:<merchant id>.`,

@@ -51,7 +51,7 @@ export class OperatorsClient {
       ...(body === null ? {} : { 'content-type': 'application/json' }),
       ...(reason === null ? {} : { 'x-reason': reason }),
     };
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // total time; trickling bytes reset an idle timeout
     try {
       const at = `${url.replace(/\/+$/, '')}${path}`;
       const response = await request(at, { dispatcher: this.#agent, method, headers, body, signal });

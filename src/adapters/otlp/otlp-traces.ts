@@ -112,7 +112,7 @@ export class OtlpTraces implements TraceExport {
    * @returns why the collector did not accept the spans; null if it accepted them
    */
   async #send(spans: readonly Span[]): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // total time; trickling bytes reset an idle timeout
     try {
       const { statusCode, body } = await request(this.#options.endpoint, {
         dispatcher: this.#agent,

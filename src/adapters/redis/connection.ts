@@ -50,7 +50,7 @@ const timeoutParts = 4;
 const longestPartMilliseconds = 50;
 /**
  * Matches the error reply of a former master, which was demoted or isolated but keeps its connections open. An older
- * Redis puts the name of the Lua script before the error code.
+ * Redis puts the name of the Lua script before the error code, which then follows a hyphen.
  */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
@@ -133,7 +133,7 @@ export function connectSentinel(
 /**
  * Destroys the socket, so that ioredis reconnects at once. `disconnect` would wait until the server closes its end;
  * meanwhile the connection would seem open and refuse each command. Does nothing while the connection is being opened:
- * behind a Sentinel, ioredis would then stop reconnecting.
+ * behind a Sentinel, a socket destroyed at that time would make ioredis stop reconnecting.
  */
 export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();

@@ -24,8 +24,8 @@ const acknowledgementForm = Type.Object({
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
   /**
-   * How long the registry waits for this gateway before it confirms a change: the time for which the gateway is allowed
-   * to use its cache after the last proof that its server is the master, plus one second.
+   * How long the registry waits for this gateway before it confirms a change. This time is one second longer than the
+   * gateway is allowed to use its cache after the last proof that its server is the master.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
@@ -77,8 +77,8 @@ export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
  * A lease (permission to use the cache for a limited time) that the registry writes under `mg:grant:<instanceId>`. It
- * confirms that the registry has listed the gateway in this generation (unbroken history of changes) and has read the
- * heartbeat with this number. The registry waits for listed gateways before it confirms a change.
+ * confirms that the registry has listed the gateway in `generation` (an unbroken history of changes) and has read the
+ * gateway's heartbeat number `beat`. The registry waits for listed gateways before it confirms a change.
  */
 export type Grant = Static<typeof grantForm>;
 

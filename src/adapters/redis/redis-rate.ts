@@ -32,8 +32,8 @@ const pauseMilliseconds = 500;
 const quietMilliseconds = 5_000;
 
 /**
- * Counts the requests of each merchant in Redis, so that all gateways share one limit. If Redis is slow, down or
- * refuses the command, only the requests that were already waiting are delayed.
+ * Counts the requests of each merchant in Redis, so that all gateways share one limit. After a failure or timeout, new
+ * requests do not wait for Redis, so only the requests that were already waiting are delayed.
  */
 export class RedisRate implements SharedRate {
   readonly #options: RedisRateOptions;

@@ -166,8 +166,8 @@ export class RedisInbox implements GatewayInbox {
   }
 
   /**
-   * Whether the message itself, and not the database, causes its failures: other messages have succeeded since it first
-   * failed.
+   * Whether to discard a failing message: it has failed for too long, and other messages have succeeded since its first
+   * failure. So the message itself, and not the database, causes the failures.
    */
   #isHopeless(id: string): boolean {
     const now = performance.now();

@@ -20,8 +20,8 @@ export interface NamedCall {
 type Rescue = (error: unknown) => unknown;
 
 /**
- * Thrown when a slot has another master than in the slot map, which all masters had confirmed. The command can be
- * retried once all masters have confirmed a new map.
+ * Thrown when Redis reports (MOVED) that a slot no longer belongs to the master in the confirmed slot map. The command
+ * can be retried after all masters have confirmed a new map.
  */
 export class SlotMoved extends KeyStoreUnavailable {
   constructor() {

@@ -100,7 +100,7 @@ export class ClusterMaster {
     return viewOf(this.commands, this.#address, this.node);
   }
 
-  /** Sends a PING. Resolves once every invalidation message that the master sent before it has been handled. */
+  /** Sends a PING. Resolves when all invalidation messages that preceded the reply have been handled. */
   catchUp(): Promise<void> {
     return this.#listener.catchUp();
   }

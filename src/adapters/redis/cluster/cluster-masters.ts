@@ -24,8 +24,8 @@ const betweenAttemptsMilliseconds = 20;
 
 /**
  * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because it may lead
- * to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while, but the
- * masters that elected its successor no longer confirm the old map.
+ * to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while. The next
+ * check detects it, because the masters that elected its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -97,8 +97,7 @@ export class ClusterMasters {
   }
 
   /**
-   * Sends a PING to every master. Resolves once all invalidation messages that the masters sent before it have been
-   * handled.
+   * Sends a PING to every master. Resolves when all invalidation messages that preceded the replies have been handled.
    */
   async catchUp(): Promise<void> {
     await Promise.all(this.all.map((master) => master.catchUp()));

@@ -60,8 +60,8 @@ export class SlotProofs {
   }
 
   /**
-   * Reads the marker of each slot that may have changed, because its index entry is newer, or its master was replaced
-   * or flushed. A marker states the revision up to which its slot is complete.
+   * Reads the markers of the slots that could now lack a change: the index lists a new change of the slot, or the
+   * slot's master was replaced or flushed. A marker states the revision up to which its slot is complete.
    * @param seed the text of the meta record; a different text means that all records were rewritten
    */
   check(seed: string, generation: string): Promise<void> {

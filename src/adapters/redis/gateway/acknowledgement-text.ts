@@ -7,14 +7,15 @@ import type { BelievedState } from '../store-state.js';
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
 /**
- * How many lifetimes of the lease (permission to use the cache) an acknowledgement stays in Redis. The registry needs
- * it for one lifetime after the last heartbeat and then removes the gateway.
+ * The lifetime of an acknowledgement in Redis, as a multiple of the lifetime of the lease (permission to use the
+ * cache). The registry needs the acknowledgement for one lifetime of the lease after the last heartbeat. Then it
+ * removes the gateway.
  */
 const lifetimesOfAcknowledgement = 3;
 /**
- * How much longer than the lease an acknowledgement lasts, for a registry of an earlier release. Such a registry waits
- * for a gateway until its acknowledgement expires. So the acknowledgement must last longer than the gateway serves
- * stale records.
+ * With a registry of an earlier release, an acknowledgement lasts this much longer than the lease. Such a registry
+ * waits for a gateway until its acknowledgement expires. So the acknowledgement must last longer than the gateway
+ * serves stale records.
  */
 const formerMarginMilliseconds = 5_500;
 

@@ -76,7 +76,7 @@ export interface AheadReaderOptions {
 }
 
 const textsAtATime = 100;
-/** While records cannot be read: the interval at which this is checked again. */
+/** While records cannot be read, the reader checks at this interval whether they can be read again. */
 const pollMilliseconds = 100;
 
 /** The cache, the queue and the parser for one type of record (key or merchant). */

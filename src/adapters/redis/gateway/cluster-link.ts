@@ -58,8 +58,8 @@ export class ClusterLink implements RecordsLink {
 
   /**
    * Makes all masters confirm the slot map, then waits for the invalidation messages. The registry writes records only
-   * under a confirmed map. If the masters confirm that map again now, they are the ones that sent the messages for
-   * those records.
+   * under a confirmed map. If these masters confirm the map again, they received those writes, so their messages report
+   * every changed record.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();

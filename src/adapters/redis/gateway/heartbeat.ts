@@ -41,7 +41,7 @@ const oldEchoMilliseconds = 1_000;
 /**
  * Every 500 ms, reads the newest revision (number of a change), handles all pending invalidation messages, and then
  * acknowledges the revision to the registry. The registry writes records before it raises the revision, so the cache
- * has dropped every changed record by then. A result is valid only for the connections over which it was obtained.
+ * has dropped every changed record before the acknowledgement. A result is valid only for that heartbeat's connections.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;

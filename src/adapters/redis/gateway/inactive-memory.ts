@@ -56,8 +56,9 @@ export class InactiveMemory {
   }
 
   /**
-   * Writes the report of inactive keys and merchants, once per connection epoch. Never rejects: a server that refuses
-   * this write refuses the registry's writes too, and the next call retries.
+   * Writes the report of inactive keys and merchants, once per connection epoch. Never rejects; the next call retries a
+   * failed write. A server that refuses this write refuses the registry's writes too, so the registry confirms no
+   * change meanwhile.
    * @param epoch changes with each reconnect
    */
   async report(known: Known | null, epoch: number): Promise<void> {
@@ -72,8 +73,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Deletes the remembered records. Must be called once the registry has enrolled the gateway (allows it to cache
-   * records). Either the store has then lost nothing, or the registry has read the report.
+   * Deletes the remembered records. Must be called after the registry has enrolled the gateway (allows it to cache
+   * records). At that time, either the store has lost nothing, or the registry has read the report.
    */
   clear(): void {
     if (this.#known === null) return;

@@ -20,8 +20,8 @@ const longestLifetimeMilliseconds = 86_400_000;
 /** The maximum number of stored start times of heartbeats. */
 const mostBeats = 1_000;
 /**
- * The minimum time between two stored start times. For a heartbeat whose start time is not stored, the last stored one
- * before it is used.
+ * The minimum time between two stored start times. If a heartbeat's start time is not stored, the stored time of the
+ * nearest earlier heartbeat is used instead.
  */
 const betweenBeatsMilliseconds = 100;
 

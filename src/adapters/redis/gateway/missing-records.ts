@@ -35,8 +35,8 @@ const maxSuspects = 10_000;
 /**
  * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant (lease for the
  * cache) states whether the store has every record, and Redis reports each later deletion to the gateway. If the grant
- * and the messages leave it open, or during a rebuild of the store, the gateway queries the registry, which reads its
- * database.
+ * and these messages do not decide the question, or the store is being rebuilt, the gateway queries the registry, which
+ * reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;

@@ -23,8 +23,8 @@ const rescanMilliseconds = 1_000;
 const retryMilliseconds = 250;
 
 /**
- * Keeps all keys of the gateway's environment and their merchants in the cache, so that an outage of Redis rejects no
- * valid key. Reads changed records again. Evicts no record that a request has read.
+ * Keeps all keys of the gateway's environment and their merchants in the cache, so that valid keys work during an
+ * outage of Redis. Reads changed records again. Evicts no record that a request has read.
  */
 export class Preload {
   readonly #reader: AheadReader;

@@ -67,8 +67,8 @@ export class ProvenReads {
   }
 
   /**
-   * Waits until a heartbeat has decided whether records may be read over the current connections, but for at most
-   * `patience.turns` heartbeats. Does not wait if no decision is expected soon.
+   * Waits, at most `patience.turns` times, until a heartbeat has decided whether records may be read over the current
+   * connections. Does not wait if no decision is expected soon.
    * @returns the epoch of the connections, which changes with each reconnect
    * @throws KeyStoreUnavailable if records must not be read over these connections
    */

@@ -90,7 +90,7 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         this.#missing.missed();
-        // Until the next heartbeat drops the cached records, requests can get them as stale records.
+        // Start a heartbeat at once: until it drops the cached records, requests can still get them as stale records.
         void this.#heartbeat.beat();
       },
       onDisconnected: () => {

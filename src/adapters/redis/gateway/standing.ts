@@ -51,7 +51,7 @@ export class Standing {
    * store; NaN: undecided.
    */
   #judged = NaN;
-  /** Equal to `#judged` if the heartbeat that decided trusts the store, otherwise NaN. */
+  /** Equal to `#judged` if the decision was to trust the store, otherwise NaN. */
   #believed = NaN;
   /** Whether no other server can replace this one, so that reads need no proof that it is still the master. */
   #cannotFailOver = false;
@@ -114,8 +114,8 @@ export class Standing {
 
   /**
    * The emptied store while the registry refills it; null if there is no such store, or this gateway cannot read it. If
-   * a record is missing from it, the gateway queries the registry. Null also if another server could take over, because
-   * reads during the refill do not verify that the server is still the master.
+   * a record is missing from it, the gateway queries the registry. Reads during the refill do not verify that the
+   * server is still the master. So the value is also null if another server could take over.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -129,8 +129,8 @@ export class Standing {
       return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     if (this.filling !== null) return null;
     const refused = this.hasReplied ? (this.state.reason ?? this.acknowledgement.reason) : null;
-    // A registry of an earlier release confirms changes without waiting for a gateway that distrusts its store. So such
-    // a gateway must refuse.
+    // A registry of an earlier release confirms changes without waiting for a gateway that distrusts the store. The
+    // gateway's cached records may then be outdated, so it must refuse requests.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
@@ -164,7 +164,7 @@ export class Standing {
 
   /**
    * Whether the next heartbeat is likely to succeed soon. Either no heartbeat has decided about the current connections
-   * yet, or Redis left only one heartbeat without a reply.
+   * yet, or Redis did not reply to the newest heartbeat although a recent one succeeded.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
@@ -224,9 +224,9 @@ export class Standing {
 
 /**
  * Tracks whether this gateway's acknowledgement of changes has expired. The registry then no longer waits for this
- * gateway before it confirms a change. A server that replies but refuses writes may have been replaced by a server on
- * which keys are revoked. A server that is full or cannot save is still used: it refuses the registry's writes too, so
- * no change is confirmed.
+ * gateway before it confirms a change. A server that refuses writes with READONLY or NOREPLICAS may have been replaced
+ * by a server on which keys are revoked. A server that is full or cannot save is still used: it refuses the registry's
+ * writes too, so no change is confirmed.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -252,7 +252,7 @@ export class AcknowledgementState {
       : null;
   }
 
-  /** Whether a server refused the newest acknowledgement in a way which shows that it may have been replaced. */
+  /** Whether a server refused the newest acknowledgement with READONLY or NOREPLICAS, so it may have been replaced. */
   get isRefused(): boolean {
     return this.#isRefused;
   }
@@ -268,7 +268,7 @@ export class AcknowledgementState {
 
   /** Records why the write of an acknowledgement (the revision that this gateway has applied) failed. */
   failed(error: unknown): void {
-    // Other error replies do not show that this server was replaced by another one. A missing reply proves nothing.
+    // Only READONLY and NOREPLICAS show that another server may have replaced this one. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

@@ -58,8 +58,9 @@ export function neededCommands(use: RedisUse): string[] {
 }
 
 /**
- * For each right, a command that tests whether Redis permits it. Redis checks rights before arguments; even with the
- * right, the command changes no data. `$` stands for a Redis key that does not exist.
+ * For each right, a command that tests whether Redis permits it. Redis checks rights before arguments, so a command
+ * with invalid arguments suffices. Even with the right, the command changes no data. `$` stands for a Redis key that
+ * does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',

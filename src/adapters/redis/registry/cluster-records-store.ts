@@ -48,8 +48,8 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly inbox: QueryInbox;
   readonly #outage: Outage;
   /**
-   * The connection epoch (changes with each reconnect) when the rewrite of all records began. `complete` rejects if it
-   * changed.
+   * The connection epoch (changes with each reconnect) when the rewrite of all records began. `complete` rejects if the
+   * epoch has changed since.
    */
   #base = -1;
   readonly #servers: MasterServers;

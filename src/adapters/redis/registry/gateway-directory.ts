@@ -8,7 +8,7 @@ import type { Seals } from '../seal.js';
  * by a scan.
  */
 interface SignOfLife {
-  /** The number of signs of life of all gateways so far, including this one. */
+  /** The sequence number of this sign of life, counted over all gateways. */
   readonly count: number;
   /** When the sign was received, in milliseconds of the monotonic clock. */
   readonly at: number;

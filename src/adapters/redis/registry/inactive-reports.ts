@@ -40,8 +40,8 @@ export class InactiveReports {
   }
 
   /**
-   * Marks reports as pending, so that they are scanned for again. Must be called when reports may have been written
-   * without an invalidation message.
+   * Marks reports as pending, so that the registry scans for them again. Must be called when reports may have been
+   * written without an invalidation message.
    */
   missed(): void {
     this.#count += 1;

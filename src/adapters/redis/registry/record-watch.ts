@@ -35,7 +35,7 @@ export const digestOfNothing = 'nothing';
 
 const mostTexts = 20_000;
 /**
- * The maximum length of a text that is remembered. The record of a longer text is compared with the database instead.
+ * The maximum length of a text that is remembered. A record with a longer text is compared with the database instead.
  * Nearly all records are shorter.
  */
 const longestText = 4_096;

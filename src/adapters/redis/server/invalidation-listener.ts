@@ -55,8 +55,8 @@ export class InvalidationListener {
   }
 
   /**
-   * Resolves once every invalidation message that Redis sent before it received this PING has been handled. Messages
-   * and replies share one connection, so they arrive in order.
+   * Sends a PING. Resolves when all invalidation messages that preceded the reply have been handled. Messages and
+   * replies share one connection, so they arrive in order.
    * @throws Error if tracking is off, or the PING fails
    */
   async catchUp(): Promise<void> {

@@ -18,8 +18,8 @@ export interface ServerFacts {
 
 /**
  * Checks that two connections lead to the same server, and identifies that server. After a reconnect, a host name could
- * resolve to another server. A gateway would then read records from one server and miss the invalidation messages of
- * the other.
+ * resolve to another server. A gateway would then read records from one server and receive the invalidation messages of
+ * the other, so it would miss changes.
  */
 export class SameServer {
   readonly #onSame: () => void;
@@ -72,7 +72,7 @@ export class SameServer {
 
   /**
    * Compares the servers of both connections.
-   * @param older the connection to reopen if they differ: the host name now resolves to the server of the newer
+   * @param older the connection to reopen if the servers differ: the host name now resolves to the server of the newer
    * connection
    */
   #compare(older: Redis): void {

@@ -12,8 +12,8 @@ import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
 
 /**
- * Minimum time between two reconnects away from a server that is not the master. The host name may still resolve to
- * that server.
+ * Minimum time between two reconnects away from a server that is not the master. An earlier retry may be useless,
+ * because the host name may still resolve to that server.
  */
 const reconnectIntervalMilliseconds = 1_000;
 
@@ -183,8 +183,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Sends all commands of one event-loop turn in one write to the socket. One write per command would wake Redis each
-   * time, which costs twice as much as the rest of the read.
+   * Sends all commands of one event-loop turn in one write to the socket. With one write per command, Redis would wake
+   * for each command, and a wake-up costs twice as much as the rest of a read.
    */
   #batchWrites(): void {
     const stream = this.#redis.stream as Socket | undefined; // undefined before the first connection
