@@ -23,7 +23,7 @@ export function lineHashesOf(secrets: readonly LogSecret[]): LineHashes {
 }
 
 /**
- * Maximum number of stored gaps in the line numbers. Otherwise a forged log full of gaps could exhaust the memory and
+ * Maximum number of stored gaps in the line numbers. Without it, a forged log full of gaps could exhaust the memory and
  * slow down the check of each line.
  */
 const mostGaps = 1_000;
@@ -87,7 +87,7 @@ export class ChainCheck {
   }
 
   /**
-   * Whether the lines are hashed with one of the given secrets, so that nobody without the secret can have written
+   * Whether the lines are hashed with one of the given secrets. If so, only a holder of that secret can have written
    * them.
    */
   get isUnderSecret(): boolean {
@@ -118,7 +118,8 @@ export class ChainCheck {
     this.newest = { sequence: line.sequence, hash: line.hash, place };
     this.next = line.checkpoint?.next ?? null;
     this.goesOn = line.checkpoint?.reason === 'file-end' && this.next === null;
-    // If another line follows, the chain has not ended, even if an earlier line stated its end.
+    // Only the newest line counts: if an earlier line stated the end of the chain, this line shows that the chain went
+    // on.
     this.closed = line.checkpoint?.reason === 'end' || this.next !== null;
     if (line.checkpoint !== null) {
       this.lost = line.checkpoint.lost;
@@ -196,7 +197,7 @@ export class ChainCheck {
   }
 
   #late({ sequence }: SealedLine, place: Position): void {
-    // The line with the number at which the gap began exists, so the gap was not caused by a changed number.
+    // The first line of the gap exists (line 6 in the example of `#undoJump`), so no renumbered line caused the gap.
     if (this.#jump !== null && sequence === this.#jump.resume - 1) this.#jump = null;
     const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
     const gap = this.#gaps[at];
@@ -267,7 +268,7 @@ export interface RunProof {
   readonly witnessedAt: number | null;
   /** The number of lines after the last signed line. */
   readonly unsigned: number;
-  /** How many lines that a signature covers are missing at the end. All of these, if no line of the process is left. */
+  /** How many lines that a signature covers are missing at the end of the run; all of them if no line is left. */
   readonly missing: number;
 }
 

@@ -46,7 +46,8 @@ export interface Finding extends Position {
 }
 
 /**
- * Maximum number of stored findings per kind. Otherwise many findings of one kind would displace those of other kinds.
+ * Maximum number of stored findings per kind. With one limit for all kinds, many findings of one kind would displace
+ * those of other kinds.
  */
 const mostOfKind = 1_000;
 
@@ -64,8 +65,9 @@ class FirstOfKind {
 }
 
 /**
- * The findings (defects) of a log. Counts all of them and stores the first 1,000 of each kind. An attacker could insert
- * chains with thousands of gaps, so findings from signed checkpoints have a limit of their own.
+ * The findings (defects) of a log. Counts all of them and stores the first 1,000 of each kind. An attacker who inserts
+ * chains with thousands of gaps could exhaust this limit. So findings from signed checkpoints have a limit of their
+ * own.
  */
 export class Findings {
   readonly #ofLines = new FirstOfKind();

@@ -69,8 +69,9 @@ export class GivenLogs {
   }
 
   /**
-   * Whether a file began before the newest line was written. If so, another worker process wrote the file. The file
-   * name does not show this: rotated files of one log can have names like those of workers.
+   * Whether a file began before the last line of the previous file was written. If so, another worker process wrote it,
+   * because a worker writes its files one after the other. The file name does not show this: rotated files of one log
+   * can have names like those of workers.
    */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);
@@ -87,7 +88,8 @@ function workerOf(file: string): string | null {
 }
 
 /**
- * Number of bytes at the beginning of a line that contain its timestamp, even behind long names of service and machine.
+ * Number of bytes at the beginning of a line that are searched for its timestamp. They suffice even if the service and
+ * the machine have long names.
  */
 const headBytes = 1_024;
 

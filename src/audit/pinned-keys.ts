@@ -4,7 +4,7 @@ import type { RawLine } from './log-lines.js';
 import type { GivenCheckpoint } from './signed-run.js';
 import type { WitnessKeys } from './witnessed-list.js';
 
-/** A public key with which a gateway signs checkpoints, and when it is valid, in milliseconds since 1970. */
+/** A public key that verifies the checkpoints of a gateway, and when it is valid, in milliseconds since 1970. */
 export interface PinnedKey {
   readonly key: NoteKey;
   readonly from: number;
@@ -37,7 +37,8 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // An expired key could have been stolen. A newer key with the same name must not make its signatures valid again.
+  // The key that was valid at that time must itself verify the signature. Otherwise, while a newer key with the same
+  // name is valid, signatures of an expired and perhaps stolen key would be accepted.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to

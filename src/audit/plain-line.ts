@@ -49,7 +49,7 @@ const mostBytes = 16 * 1024;
 /**
  * Reads, from a line about one request, the members that a summary counts. Returns the same values as JSON.parse, which
  * takes three times as long because it creates all members.
- * @returns null if a gateway would write the line differently; even such a line can be valid
+ * @returns null if the line is very long, or a gateway would write it differently. Even such a line can be valid JSON
  */
 export function readPlainLine(bytes: Buffer): CountedEntry | null {
   const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));

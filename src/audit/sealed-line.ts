@@ -126,7 +126,7 @@ function beforeDigits(text: string, end: number): number {
   return 0;
 }
 
-/** Whether the text is a positive number without leading zeros, given that it consists of digits. */
+/** Whether the digits from `from` to `to` are a positive number without leading zeros. */
 function isSequence(text: string, from: number, to: number): boolean {
   return to > from && to - from <= maxSequenceDigits && text.charCodeAt(from) !== zero;
 }

@@ -110,8 +110,8 @@ export class SignedRun {
       };
     const tree = this.#tree;
     if (tree === null) return null;
-    // After a missing, changed or added line, the roots of later checkpoints cannot be computed any more. From then on,
-    // the tree stays null.
+    // The tree is restored below only if this line matches. After a missing, changed or added line, the roots of later
+    // checkpoints cannot be computed any more, so the tree stays null.
     this.#tree = null;
     if (sequence !== tree.size + 1) return null;
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)

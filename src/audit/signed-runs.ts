@@ -27,19 +27,22 @@ export class SignedRuns {
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /** The number of checkpoints whose own time differs by over 60 s from that of their receipt by the registry. */
+  /**
+   * Checkpoints whose own time differs by over 60 s from the time in the registry's receipt: their number, and the
+   * times of the first one.
+   */
   readonly #apart = { count: 0, first: null as string | null };
   /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();
   /**
-   * The first checkpoints of all gateway processes. Each states the last line of the previous process, whose
-   * checkpoints can follow later in the input.
+   * The first checkpoints of all gateway processes. Each states the last line of the previous process. `link` evaluates
+   * these statements after all checkpoints were read, because those of the previous process can come later.
    */
   readonly #starts: GivenCheckpoint[] = [];
 
   /**
-   * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
-   *   that all its lines are missing.
+   * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is
+   *   reported only if its newest checkpoint is not older than this time.
    * @param witnessed the registry's list of checkpoints; null: the registry's receipts (its signatures under
    *   checkpoints) are ignored
    */

@@ -18,7 +18,7 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
-  /** Time of reading, in milliseconds since 1970. With `running`, a process silent for 180 s by then has ended. */
+  /** When the log was read, in ms since 1970. A process without a checkpoint in the 180 s before counts as ended. */
   readonly asOf?: number;
 }
 
@@ -41,9 +41,9 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The first checkpoints of files that continue another file. That file can come later in the input. */
+  /** The first checkpoints of files that continue another file. Checked at the end: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line. A partial log can contain only one line of it, if another chain begins on line 2. */
+  /** The chain of the first line. If a partial log begins with the last line of a chain, no other line proves it. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -204,8 +204,8 @@ export class Verifier {
   }
 
   /**
-   * Reports a start checkpoint that claims an empty file but is not its first line. Standard input and a partial log
-   * can be several concatenated files, so there it becomes only a note.
+   * Reports a start checkpoint that states that its file was empty, although other lines precede it there. Standard
+   * input and a partial log can be several concatenated files, so they get only a note.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
@@ -228,8 +228,8 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // The stated length alone is no evidence: an attacker could insert a complete line of that length. So the fragment
-    // must also have the form of an incomplete line.
+    // An attacker could insert a complete line of the length that the next process states. So the fragment must also
+    // have the form of an incomplete line.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
         `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,

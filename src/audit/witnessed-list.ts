@@ -34,8 +34,8 @@ export class WitnessKeys {
   }
 
   /**
-   * Returns which of these keys claims to have signed a list head (length and Merkle root of the registry's list); null
-   * if no key does. Does not verify the signature.
+   * Returns the key that a list head (length and Merkle root of the registry's list) names as its signer; null if it
+   * names no key of this object. Does not verify the signature.
    * @throws InvalidNote
    */
   headKeyOf(head: string): NoteKey | null {

@@ -5,8 +5,8 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record that lists no servers. Such a record may come from a snapshot of Redis from before
- * an upgrade, so later changes may be missing.
+ * Reason to distrust a meta record (the description of the whole store) that lists no servers. Earlier releases of the
+ * registry listed no servers. So the record may come from an old snapshot of Redis that lacks later changes.
  */
 const noServers =
   'the meta record lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
@@ -30,9 +30,10 @@ export interface BelievedState {
 }
 
 /**
- * Decides whether the records of a store can be trusted. A store without a meta record is new, flushed or restored
- * empty. A decreased revision (number of the newest change) means that a failover lost changes, perhaps a revocation. A
- * server that the registry has not compared with its database may have lost changes before the first read.
+ * Decides whether the records of a store can be trusted. A store without a meta record (the description of the store)
+ * is new, flushed or restored empty. If the revision (number of the newest change) has decreased, a failover has lost
+ * changes, perhaps a revocation. A server that the registry has not compared with its database may have lost changes
+ * before this gateway first read it.
  */
 export class StoreState {
   #reason: string | null = notReadYet;
@@ -76,7 +77,7 @@ export class StoreState {
 
   /**
    * Why it is uncertain that the registry has compared this server's records with its database. Null if the meta record
-   * names this server, which the registry writes after the comparison.
+   * names this server: the registry names a server there only after the comparison.
    */
   get notNamed(): string | null {
     return this.#notNamed;
@@ -86,8 +87,9 @@ export class StoreState {
    * Decides whether to trust the state that the store reports.
    * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
    * unknown; the caller must then not trust the result
-   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled this gateway. In that
-   * generation the gateway itself detects a lost change, so the meta record need not name the servers
+   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled this gateway. While
+   * the store has this generation, the gateway itself notices lost changes, because the revision decreases. So the meta
+   * record need not name the servers
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(

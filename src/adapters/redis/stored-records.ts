@@ -47,7 +47,7 @@ export class RedisStoredRecords {
     this.#redis.disconnect();
   }
 
-  /** Scans for the Redis keys with this prefix, in pages from one node each. */
+  /** Yields the Redis keys with this prefix in pages. All keys of a page are from one node. */
   async *#pages(prefix: string): AsyncGenerator<readonly [node: Redis, names: readonly string[]]> {
     await this.#connected();
     for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
@@ -64,7 +64,7 @@ export class RedisStoredRecords {
   }
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
-    // One GET per Redis key, because the keys on a Cluster node are in different slots.
+    // One GET per Redis key: in a Cluster, MGET accepts only keys of one slot, but these keys are in different slots.
     const texts = await Promise.all(names.map((name) => node.get(name).catch(malformedText)));
     for (const [index, name] of names.entries()) {
       const text = texts[index] ?? null;

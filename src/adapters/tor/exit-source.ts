@@ -15,8 +15,8 @@ const httpUrl = /^https?:\/\//i;
 
 /**
  * Parses an entry of `torExits.sources`.
- * @param allowReserved whether lists are allowed to contain reserved addresses. The id depends on it, because lists
- * with and without these addresses differ.
+ * @param allowReserved whether lists are allowed to contain reserved addresses. The id of the source depends on this
+ * option, because the option changes which addresses the stored list contains.
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
   const id = createHash('sha256')
@@ -55,7 +55,10 @@ export interface ListDate {
   readonly datedBy: 'list' | 'server' | 'file' | null;
 }
 
-/** The two times that determine the age of a list: its last confirmation and its own date. */
+/**
+ * The two times that determine the age of a list: its own date, and when its source last returned it or reported it as
+ * unchanged.
+ */
 interface Dated extends Partial<ListDate> {
   readonly confirmedAt: string;
 }
@@ -97,9 +100,9 @@ export function ageStart({ confirmedAt, datedAt }: Dated): number {
 }
 
 /**
- * Returns the time from which `torExits.maxAgeHours` counts. Ignores the modification time of a file: copying a file
- * changes it, and the copied list could expire and make the gateway unavailable. Operators get a warning about the age
- * of the file instead.
+ * Returns the time from which `torExits.maxAgeHours` counts. Ignores the modification time of a file, because a copied
+ * file can have any modification time. With an old one, the list would expire and could make the gateway unavailable.
+ * Operators get a warning about the age of the file instead.
  */
 export function expiryStart(list: Dated): number {
   return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);

@@ -67,7 +67,8 @@ export class SnapshotFile {
 
   /**
    * Returns the text of the file if it has changed since this object last read or wrote it; otherwise null.
-   * @throws OperatorError if the file exists but cannot be read; once per file version, unless the error is temporary
+   * @throws OperatorError if the file exists but cannot be read. After a temporary error, the next call reads the file
+   * again; after any other error, only a call after the file has changed
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);

@@ -56,7 +56,7 @@ export class MaintainedTorExits implements TorExits {
   #list = new TorExitList([]);
   /** The digests of the merged lists, as one string. If this string changes, the lists are merged again. */
   #joined = '';
-  /** The time from which the age of the newest merged list counts, in milliseconds since 1970. */
+  /** The time from which the newest of the merged source lists ages, in milliseconds since 1970. */
   #expiresSince = -Infinity;
   #sharedAt = -Infinity;
   #unpublished = false;

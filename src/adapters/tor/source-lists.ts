@@ -27,8 +27,8 @@ const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, lis
  */
 const clockToleranceMilliseconds = 5 * 60_000;
 /**
- * How long the stored record keeps sources that only other gateways read. Gateways have different sources while a
- * change of the configuration is rolled out.
+ * How long the stored record keeps sources that only other gateways read. While a configuration change is rolled out,
+ * gateways have different sources and must not remove the lists of each other.
  */
 const foreignMilliseconds = 24 * 3_600_000;
 
@@ -245,8 +245,8 @@ export interface SharedExitLists {
 }
 
 /**
- * The exclusive right to fetch for all gateways. It expires unless it is renewed. It is renewed until `release`, so it
- * expires by itself after its process has crashed.
+ * The exclusive right to fetch for all gateways. The process that holds the right renews it until `release`. If that
+ * process crashes, the renewals stop and the right expires.
  */
 export interface FetchClaim {
   /** Writes the record. Returns false if the right to fetch was lost: another process could then be fetching. */

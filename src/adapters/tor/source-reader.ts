@@ -123,8 +123,8 @@ export class RefreshSchedule {
   }
 
   /**
-   * Returns the random factor for an interval, which is drawn once per attempt. With a new factor at each check, a
-   * gateway that checks often would always reach the smallest factor.
+   * Returns the random factor for an interval. It is drawn only once per attempt. If every check drew a new factor, one
+   * of them would soon be small, so the source would always be read near the earliest time.
    */
   #factor({ id }: ExitSource, attemptedAt: string): number {
     const before = this.#drawn.get(id);

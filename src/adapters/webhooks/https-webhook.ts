@@ -48,7 +48,7 @@ export class HttpsWebhook {
       ...{ 'content-type': 'application/json', 'user-agent': 'merchant-gateway' },
       ...{ 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signatures.join(' ') },
     };
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // limits the total time, even if bytes trickle in
     try {
       const response = await request(url, { dispatcher: this.#agent, method: 'POST', headers, body, signal });
       await response.body.dump({ limit: maxResponseBytes, signal });

@@ -19,8 +19,8 @@ const mostSeries = 6;
 const mostBuckets = 2_000;
 const mostCodes = 100;
 /**
- * Possible lengths of a counted time bucket, in minutes. Each one divides all longer time spans of the chart, so
- * buckets can be merged into spans. 2,000 buckets suffice for logs of up to ten years.
+ * Possible lengths of a counted time bucket, in minutes. Each length divides every longer time span of the chart, so
+ * whole buckets can be merged into a span.
  */
 const lengths = [1, 5, 15, 60, 360, 1440];
 
@@ -71,8 +71,9 @@ export class DenialsOverTime {
   }
 
   /**
-   * Merges the buckets into longer ones. At the maximum length, drops the bucket added last instead: lines with forged
-   * times could otherwise create any number of buckets.
+   * Merges the buckets into longer ones. Buckets of the maximum length, a day, cannot be merged. If there are more than
+   * 20,000 of them, the one added last is dropped: lines with forged times could otherwise create any number
+   * of them.
    */
   #coarsen(): void {
     const longer = lengths.find((length) => length > this.#minutes);

@@ -10,7 +10,7 @@ export function ownText(text: string): string {
 }
 
 /**
- * Counts values in bounded memory. Beyond the limit, new values are only counted together: otherwise clients with many
+ * Counts values in bounded memory. Beyond the limit, all further values share one count: otherwise clients with many
  * addresses could exhaust the memory.
  */
 export class Tally {

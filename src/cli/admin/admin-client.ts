@@ -133,7 +133,7 @@ export async function senderFor(
   const dispatcher = new Agent({ connect: { ...trust } });
   return async (url, init) => {
     const response: unknown = await send(url, { ...init, dispatcher } as Parameters<typeof send>[1]);
-    return response as Response; // the class of undici, which has the same methods
+    return response as Response; // undici's own Response class, which has the same methods as the global one
   };
 }
 

@@ -161,7 +161,8 @@ function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
           ...({ method: 'GET', path: ['exports'], expects: page } as const),
           query: { ...filter, after, until },
         });
-        // JSON escapes all terminal control characters except C1 controls, which stored texts cannot contain.
+        // No `printable` is needed: JSON escapes all terminal control characters except C1 controls, which stored texts
+        // cannot contain.
         isEmpty &&= data.entries.length === 0;
         if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
         await io.drained?.();

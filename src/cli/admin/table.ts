@@ -79,7 +79,8 @@ function graphemeWidth(grapheme: string): number {
 }
 
 /**
- * Shrinks the widest of the columns that can shrink until all columns fit. Returns the widths. Null if they cannot fit.
+ * Until all columns fit, narrows the widest column that is still above its minimum. Returns the widths; null if even
+ * the minimum widths do not fit.
  */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;

@@ -12,8 +12,8 @@ import type { SecretOptions } from './log-secrets.js';
 const maxKeyBytes = 4096;
 
 /**
- * Creates the command `keys fingerprint`. It prints the fingerprint of an API key in the access log, without showing
- * the key.
+ * Creates the command `keys fingerprint`. It reads an API key and prints the fingerprint that stands for this key in
+ * the access log. It does not print the key.
  */
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')

@@ -129,7 +129,8 @@ export interface SignedOptions extends RegistryOptions {
 export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
   /**
-   * The list that verifies the registry's receipts (signatures that it stored a checkpoint); null to ignore receipts.
+   * The keys that verify the registry's receipts (signatures that it stored a checkpoint), and its list of checkpoints
+   * if that was fetched; null to ignore receipts.
    */
   readonly witnessed: WitnessedList | null;
   /** Notes about the keys from the registry, e.g. that a key is not confirmed. */
@@ -192,8 +193,8 @@ function rewritten(file: string, message: string): Finding {
 }
 
 /**
- * Compares signed heads with the registry's list of checkpoints. A head is the length and Merkle root of the list, as
- * the registry signed it earlier and the user stored it elsewhere.
+ * Compares the registry's list of checkpoints with heads that the user stored earlier. A head is the length and the
+ * Merkle root of the list, signed by the registry.
  * @throws OperatorError
  */
 async function headFindings(files: readonly string[], list: WitnessedList): Promise<Finding[]> {
@@ -234,9 +235,9 @@ function headIn(text: string): string {
 
 /**
  * Reads all checkpoints and verifies their signatures.
- * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
- *   that its lines are missing.
- * @param err prints the progress, because verifying a checkpoint takes 0.25 ms
+ * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is reported
+ *   only if its newest checkpoint is not older than this time.
+ * @param err prints the progress: verifying a checkpoint takes 0.25 ms, so a long log takes minutes
  * @throws OperatorError
  */
 export async function readSignedRuns(

@@ -90,8 +90,8 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 
 /**
  * Creates the verifier of a log.
- * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, it is no finding
- *   that its lines are missing.
+ * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is reported
+ *   only if its newest checkpoint is not older than this time.
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {

@@ -7,7 +7,7 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** Maximum number of lines in a file. It bounds the memory, which holds the number of the first line with each id. */
+/** Maximum number of lines in a file. It bounds the memory, because every id is stored with its first line number. */
 const mostLines = 2_000_000;
 const mostProblems = 100;
 
@@ -30,7 +30,9 @@ export interface CheckedFile extends Totals {
 export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
-  /** Called with each line that passes the checks made without the registry, and with undefined for any other line. */
+  /**
+   * Called for each line: with its text if it passes the checks made without the registry, otherwise with undefined.
+   */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }

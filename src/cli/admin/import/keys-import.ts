@@ -156,7 +156,7 @@ interface Interruption {
 
 const signals = ['SIGINT', 'SIGTERM'] as const;
 
-/** Listens for SIGINT and SIGTERM, so that an interrupted import can report how far it is before it ends. */
+/** Listens for SIGINT and SIGTERM, so that an interrupted import reports the last imported line before it ends. */
 function untilInterrupted(): Interruption {
   const controller = new AbortController();
   const forget = (): void => {

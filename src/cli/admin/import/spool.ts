@@ -27,7 +27,7 @@ export class Spool {
     }
   }
 
-  /** Adds a line. Without an argument, adds an empty line, so that line numbers stay the same. */
+  /** Adds a line. Without an argument, adds an empty line, so that later lines keep their numbers. */
   async add(line = ''): Promise<void> {
     const bytes = Buffer.from(`${line}\n`);
     this.#waiting.push(bytes);

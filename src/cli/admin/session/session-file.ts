@@ -60,7 +60,7 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   }
 }
 
-/** Whether `merchant-gateway login` wrote the file. Only such a token file contains JSON. */
+/** Whether `merchant-gateway login` wrote the file. Only such a token file contains JSON, so its first byte decides. */
 export async function isSessionFile(file: string): Promise<boolean> {
   const handle = await open(file, 'r').catch(() => null);
   if (handle === null) return false;

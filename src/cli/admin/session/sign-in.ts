@@ -28,7 +28,10 @@ const deviceData = Type.Object({
   expiresInSeconds: Type.Integer(),
 });
 
-/** Creates the command `login`. @param pause waits before the next poll of the registry for the completed sign-in */
+/**
+ * Creates the command `login`.
+ * @param pause waits before each request that asks the registry whether the user has signed in
+ */
 export function loginCommand(
   io: CommandIo,
   env: Environment = process.env,

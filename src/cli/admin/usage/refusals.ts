@@ -27,7 +27,7 @@ interface RefusalsOptions extends PageOptions {
 
 /**
  * Creates the command `refusals`, which shows the refused requests of a merchant.
- * @param pause waits before `--follow` polls again; returns false to end it
+ * @param pause waits before `--follow` polls the registry again; returns false to end the polling
  */
 export function refusalsCommand(
   io: CommandIo,

@@ -30,8 +30,8 @@ const administratorsPeer: Peer = {
 
 /**
  * Determines the address of the operators' API and the token for it. Uses the shared token if its file is given as an
- * option. If no option names a registry, a shared token from the environment or the configuration is used too.
- * Otherwise the registry signs a token for the administrator.
+ * option. If no option names that file or a registry, uses the shared token of the environment or the configuration, if
+ * one is set. Otherwise the registry signs a token for the administrator.
  * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
  * @throws OperatorError if the registry is unreachable or signs no token
