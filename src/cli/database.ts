@@ -75,7 +75,7 @@ interface BackupOptions {
 /** A database to open. */
 interface Target {
   readonly url: string;
-  /** The server (registry or services) whose existing database this is. Undefined: a missing database is created. */
+  /** The server (registry or services) whose database must already exist. Undefined: a missing one is created. */
   readonly existingOf: Part | undefined;
 }
 

@@ -5,8 +5,8 @@ const flags = [
   // much memory, V8 would otherwise wait until the heap is several times as large as the live data.
   '--heap-growing-percent=30',
   // When idle, V8 would collect three times to release memory, and discard the compiled code of the request path. The
-  // first thousand requests after some idle seconds would then cost two to eight times as much. The maximum value of
-  // this flag delays the collections by 24 days.
+  // first thousand requests after some idle seconds would then cost two to eight times as much as usual. The maximum
+  // value of this flag delays the collections by 24 days.
   '--gc-memory-reducer-start-delay-ms=2147483647',
   // undici's parser is a large WebAssembly module. After some hundred responses, as in a warm-up, V8 would optimise it,
   // which takes 30 MB. Later long-lived allocations then keep malloc's heap at that size permanently.
@@ -14,10 +14,10 @@ const flags = [
   '--no-wasm-dynamic-tiering',
 ];
 
-/** Flags for Node 24 and later, whose V8 has the Maglev compiler. They save memory, and requests cost the same. */
+/** Flags for Node 24 and later, whose V8 has the Maglev compiler. They save memory without making requests slower. */
 const maglevFlags = [
-  // At the first load, Maglev compiles many functions at once. With inlining this temporarily takes 5 MB more, and
-  // malloc's heap keeps that size.
+  // During the first requests, Maglev compiles many functions at once. With inlining, this would temporarily take 5 MB
+  // more, and malloc's heap would keep that size.
   '--no-maglev-inlining',
   // Sparkplug compiles code without optimisation, and Maglev compiles the same code soon after. Storing both versions
   // takes 5 MB.

@@ -65,7 +65,8 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
 }
 
 /**
- * Returns the violated rules. Skips rules that depend on an invalid option, because a default replaces its value here.
+ * Returns the violations of rules between options. Omits a violation that involves an invalid option: in `config`, a
+ * default has replaced the invalid value, so the violation would not concern the operator's value.
  */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));

@@ -5,7 +5,7 @@ import type { Config } from './schema.js';
 export const mebibyte = 1024 ** 2;
 /** Memory of an idle gateway after its warm-up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (of which TLS takes 28), 61 on Node 24 (52). */
+/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (28 for TLS), 61 KiB on Node 24 (52 for TLS). */
 const tlsConnectionBytes = 64 * 1024;
 /** Memory of an idle connection without TLS after a request: 14 KiB measured on Node 24, and a margin. */
 const plainConnectionBytes = 16 * 1024;
@@ -26,7 +26,7 @@ export const bytesOfKey = 460;
 export const bytesOfMerchant = 650;
 /** Assumed average number of keys per merchant. */
 const keysOfMerchant = 4;
-/** Off-heap bytes per existing key. A gateway stores for every key that it exists, even if the key is not cached. */
+/** Off-heap bytes per existing key. A gateway remembers which keys exist, including keys outside its cache. */
 const bytesOfKnown = 32;
 /** Heap bytes of one cached lookup of an unknown key. */
 const bytesOfUnknown = 140;
@@ -60,8 +60,8 @@ export interface MemoryPlan {
 }
 
 /**
- * Divides the memory of a gateway process. The total is `limits.memory`, or else the limit of the cgroup or the size of
- * the machine's memory.
+ * Divides the memory of a gateway process. The total is `limits.memory`. If that is null, the total is the memory limit
+ * of the cgroup, or the machine's memory if the cgroup has no lower limit.
  * @param processes number of worker processes that share the memory
  */
 export function planMemory(config: Config, processes = 1, system: number = memoryOfSystem()): MemoryPlan {

@@ -64,14 +64,14 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * The separator between a directory and a file name that could be a secret. With it, `mayBeSecret` can extract that
- * name from the path.
+ * Separates the directory from a file name that could be a secret: an operator can configure a secret by mistake where
+ * the path of its file is expected. `mayBeSecret` finds the name after this separator.
  */
 const nameMark = '/./';
 
 /**
- * Makes a file name absolute. If the name could be a secret, appends it unchanged after `nameMark`, because normalising
- * could hide it from `mayBeSecret`.
+ * Makes a file name absolute. If the name could be a secret, appends it unchanged after `nameMark`: in a normalised
+ * path, `mayBeSecret` could no longer recognise it.
  */
 export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);

@@ -112,7 +112,7 @@ export function Dialog({
 }
 
 /**
- * Moves the focus to an element that appears in an open dialog, if used as its `ref`. Otherwise the focus would leave
+ * A `ref` callback that focuses an element as soon as it appears in an open dialog. Without it, the focus would leave
  * the dialog.
  */
 export function focusNow(element: HTMLElement | null): void {
@@ -163,7 +163,7 @@ function wordsOf(error: unknown, roles: string): string {
   return error.message;
 }
 
-/** Shows the state before and after a change once the reader opens it. */
+/** A collapsed section with the state before and after a change. The reader can expand it. */
 export function Change({
   before,
   after,

@@ -2,8 +2,8 @@ import { type QueryClient, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
 /**
- * The query keys of the lists to read again after an event, by the first part of its action: `merchant.changed`
- * concerns the list of merchants.
+ * Which lists the page reads again after an event, as query keys. The first entry whose kind is a prefix of the event's
+ * action applies: after `merchant.changed`, the page reads the list of merchants.
  */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],

@@ -22,7 +22,7 @@ export function Search(): ReactNode {
     const onKey = (event: KeyboardEvent): void => {
       if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 'k') return;
       event.preventDefault();
-      // Not while a dialog is open: it could contain input that must not be lost.
+      // Do not open the search over another dialog: following a result would discard the input in that dialog.
       if (document.querySelector('dialog[open]') === null) setIsOpen(true);
     };
     document.addEventListener('keydown', onKey);

@@ -59,9 +59,10 @@ export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime 
 }
 
 /**
- * Takes a lock that several transactions can share, until the end of the transaction. Call this before the transaction
- * locks rows: it can wait for `lastSequenceValue`, and a locked row would block other transactions during this wait.
- * SQLite needs no lock: a write transaction locks the whole database.
+ * Takes a shared lock, which several transactions can hold at once, each until its end. Call this before the
+ * transaction locks rows. The call can wait for `lastSequenceValue`, which takes the same lock exclusively, and row
+ * locks would block other transactions during this wait. SQLite needs no lock: a write transaction locks the whole
+ * database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -117,7 +118,7 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
   await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction);
 }
 
-/** The SQL types of the columns of rows that a statement receives. */
+/** The columns of the rows that `givenRows` passes to a statement: the SQL type of each column, by its name. */
 export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
 
 /**
@@ -142,7 +143,7 @@ export function givenRows<Tables>(
 /**
  * Deletes the rows that a query finds. It identifies them by `ctid` or `rowid` (the position of a row in the table).
  * With other columns, PostgreSQL could read the whole table for the delete.
- * @param found the rest of the query after its FROM; the table is named `found` there
+ * @param found the end of the query that follows `FROM table`, such as its joins; it refers to the table as `found`
  * @returns the number of deleted rows
  */
 export async function deleteFound<Tables>(

@@ -104,7 +104,7 @@ class LibsqlDriver implements Driver {
 
   /**
    * Begins a write transaction. If another program locks the file, retries until a deadline; in between, reads and the
-   * event loop run. Only the first writer in the queue retries, so each writer gets its turn before its deadline.
+   * event loop run. Only the first writer in the queue retries. Its deadline is the earliest, so the next gets a turn.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -112,7 +112,7 @@ class LibsqlDriver implements Driver {
     for (;;) {
       const endTurn = await this.#turns.take();
       try {
-        // Uses `exec`: a prepared statement that finds a locked file blocks COMMIT until its garbage collection.
+        // Use `exec`: a prepared statement that fails on a locked file blocks COMMIT until it is garbage-collected.
         withDatabaseErrors(() => {
           this.#database.exec('begin immediate');
         });

@@ -261,7 +261,7 @@ export class WriteProbe {
       }
       return null;
     } catch (error) {
-      // The server is writable: a read-only one reports another error. The user needs no right to the probed table.
+      // Only a writable server reports this error, so the probe succeeds even if the user has no right to the table.
       if (error instanceof pg.DatabaseError && error.code === insufficientPrivilege) return null;
       return databaseConditions[error instanceof DatabaseError ? error.condition : 'away'];
     }

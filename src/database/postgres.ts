@@ -142,8 +142,8 @@ function isClientFault(error: unknown): boolean {
 }
 
 /**
- * How many comparisons of server process ids must find no sharing. Other busy clients can hide that a pooler shares
- * connections: with eight of them, one comparison in four missed the sharing.
+ * Number of times that server process ids are compared before the pooler counts as one that does not share connections.
+ * One comparison is not enough: with eight other busy clients, one comparison in four missed the sharing.
  */
 const comparedConnections = 25;
 

@@ -170,8 +170,8 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Creates the file only if it is missing: the creation also closes the file, and the kernel then releases all
-      // locks that this process has on it.
+      // Create the file only if it is missing. `createPrivateFile` opens and closes the file, and when a process closes
+      // a file, the kernel releases all locks that the process has on it.
       if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);

@@ -24,8 +24,8 @@ import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem outside the configuration. With an `error`, the command cannot work; with a `warning`, a part of it could
- * fail.
+ * A problem with a file, port or connection that the configuration names. With severity `error`, the command cannot
+ * work. With severity `warning`, a part of it could fail.
  */
 export interface Finding {
   readonly severity: 'error' | 'warning';

@@ -36,10 +36,10 @@ const replySchema = Type.Object({
 });
 
 /**
- * Opens the signer of access-log checkpoints (signed statements about the log). Creates its key if that is missing.
- * Null if checkpoints are not configured.
- * @param channel to a registry in this process. Null: the checkpoints go to a registry over Redis, if one is configured
- *   as their witness (it signs that it saw them)
+ * Opens the signer of access-log checkpoints (signed statements about the log). Creates the signing key if it is
+ * missing. Null if checkpoints are not configured.
+ * @param channel carries checkpoints to a registry in this process, which signs that it saw them. If null, they go to
+ *   the registry over Redis. Unused without `accessLog.checkpoints.witness`
  * @throws OperatorError
  */
 export async function openCheckpoints(

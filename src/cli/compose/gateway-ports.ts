@@ -29,10 +29,10 @@ import { readPublicApi } from '../openapi/public-api.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
-/** Resources that are already open, and the role of this process among the processes of the gateway. */
+/** Resources that are already open, and whether this process of the gateway fetches the Tor exit list. */
 interface GivenPorts {
   readonly records?: Records;
-  /** Channel to a registry in this process; null or absent if there is no such registry. */
+  /** Channel for checkpoints to a registry in this process; null or absent if there is no such registry. */
   readonly channel?: RegistryChannel | null;
   /** Channel for request counts to a registry in this process; null or absent if there is no such registry. */
   readonly usageChannel?: RegistryChannel | null;
@@ -91,7 +91,8 @@ export async function openPorts(
 }
 
 /**
- * Opens the channel to the registry for request counts. Null if `usage.enabled` is false or no channel is configured.
+ * Opens the channel that carries request counts to the registry. Null if `usage.enabled` is false. Also null without a
+ * given channel, unless records are in Redis and a record secret is configured.
  */
 async function openUsage(
   config: Config,

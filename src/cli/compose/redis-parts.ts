@@ -13,7 +13,7 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/** Opens the records in Redis, with a new id for this gateway process. Each start of a gateway has another id. */
+/** Opens the records in Redis. Generates the id of this gateway process, so each start of a gateway has another id. */
 export async function openRedisRecords(
   config: Config,
   log: Logger,

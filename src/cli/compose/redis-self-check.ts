@@ -8,7 +8,7 @@ import { redisAddressOf, redisOutageLog } from './redis-address.js';
 const againMilliseconds = 15_000;
 
 /**
- * Returns the settings of a gateway or registry with which Redis is inspected.
+ * Returns the settings for an inspection of Redis: address, key prefix, and how the gateway or registry uses Redis.
  * @throws OperatorError for a secret file that cannot be read
  */
 export async function inspectionOf(config: Config, part: 'gateway' | 'registry'): Promise<Inspection> {

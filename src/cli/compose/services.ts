@@ -96,7 +96,7 @@ async function openTrail(at: NonNullable<Config['services']['operators']['trail'
 }
 
 const fetchTimeoutMilliseconds = 5_000;
-/** `aud` in the assertions (JWTs) of gateways of the previous release that have no `identity.audience`. */
+/** `aud` that a gateway of the previous release writes into assertions (JWTs) if it has no `identity.audience`. */
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
@@ -112,8 +112,9 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // Assertions of the previous release have this audience for every service. If an upstream has the same name, all
-  // services would accept the assertions for that upstream too, so in this case the old audience is rejected.
+  // A gateway of the previous release writes this audience into the assertions for every service, so all services
+  // accept it. If it is also the name of an upstream, they would accept current assertions for that upstream too.
+  // In that case, reject the old audience.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -25,14 +25,15 @@ export async function readWebhookSecrets(file: string): Promise<Buffer[]> {
   });
 }
 
-/** The rules about unusual use, and how to close the connections to the targets of webhooks. */
+/** The rules that report unusual use of keys, and how to close the connections to the webhook targets. */
 interface OpenedUnusual {
   readonly unusual: StartUnusual;
   close(): Promise<void>;
 }
 
 /**
- * Opens the rules about unusual use and the targets of webhooks; null if the rules are turned off.
+ * Creates the rules that report unusual use of keys, and the clients of the webhooks that receive the reports. Null if
+ * the rules are turned off.
  * @throws OperatorError if a secret cannot be read
  */
 export async function openUnusual({ registry: { unusual } }: Config): Promise<OpenedUnusual | null> {

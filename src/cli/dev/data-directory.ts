@@ -45,8 +45,8 @@ export class DataDirectory {
   }
 
   /**
-   * Prefix of the Redis keys. It is unique, because several registries can share a Redis, and each removes records
-   * under its prefix that it does not know.
+   * Prefix of the Redis keys, different for each directory. A registry removes all records under its prefix that are
+   * not in its database. If two registries used the same Redis and prefix, each would remove the records of the other.
    */
   get redisPrefix(): string {
     return `mg-dev:${this.#storeId}:`;

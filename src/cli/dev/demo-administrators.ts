@@ -15,9 +15,9 @@ export interface DemoTokenFiles {
 }
 
 /**
- * Creates demo administrators with their token files if they are missing: an owner, a support, a treasurer and a member
- * of the demo merchant. They show what each role is allowed to do. The services get an administrator too, with which
- * they send events.
+ * Creates the demo administrators and their token files, if they are missing. Four of them show what their role is
+ * allowed to do: owner, support, treasurer, and admin of the demo merchant. With the token of the fifth, the services
+ * send events to the registry.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,

@@ -36,7 +36,7 @@ export interface EmbeddedRegistry {
 interface EmbeddedOptions {
   /** Prefix in Redis whose records `close` removes; null: `close` removes nothing. */
   readonly temporaryPrefix: string | null;
-  /** Returns the URL of the services' operators' API; null while they have not started. */
+  /** Returns the URL of the operators' API, which the services provide; null until the services have started. */
   readonly operatorsUrl: () => string | null;
   /** Returns the address at which merchants reach the gateway. */
   readonly merchantApi: () => MerchantApi;

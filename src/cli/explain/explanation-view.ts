@@ -82,14 +82,17 @@ function addressEntries(address: IpAddress): (readonly [string, string])[] {
 }
 
 /**
- * Returns the IPv4 address embedded in an IPv6 address, which the address rules check too; null if there is no such
- * address.
+ * Returns the IPv4 address that is embedded in an IPv6 address; null if it embeds no address. The explanation shows it,
+ * because the address rules check it too.
  */
 function embeddedIn(address: IpAddress): string | null {
   return address.family === 6 ? (address.embedded?.text ?? null) : null;
 }
 
-/** For each field of a credential: the stored record from which it comes, and the name of the field there. */
+/**
+ * The stored record (of the key or of the merchant) and the field from which each field of a credential comes. A field
+ * that is not listed comes from the field with the same name in the key's record.
+ */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],
   keyStatusChangedAt: ['key', 'statusChangedAt'],

@@ -20,13 +20,13 @@ export interface StoredRecord {
   readonly key: Readonly<Record<string, unknown>> | null;
   readonly merchant: Readonly<Record<string, unknown>> | null;
   /**
-   * Whether the seals (HMACs) of the records are valid, and the problem otherwise. Null without a secret or a key
-   * record.
+   * Whether the seals (HMACs) of the records are valid; if not, `problem` says why. Null if no record secret is
+   * configured or the key has no record.
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * The problem if gateways reject a record as outdated: the meta record (which describes the whole store) names a
-   * later generation (history of the database). Otherwise null.
+   * Why gateways reject a record as possibly outdated; null if they do not. They reject it if its generation (unbroken
+   * history of changes) is earlier than the one in the meta record, which describes the whole store.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
@@ -36,13 +36,13 @@ export interface StoredRecord {
 /** Read access to the records in a file or in Redis. */
 interface Stored {
   /**
-   * Returns the problem with the seals (HMACs) of these records; null if they are valid. Undefined if records are not
-   * sealed.
+   * Returns the problem with the seals (HMACs) of these records; null if they are valid. The store has no such function
+   * if its records are not sealed.
    */
   readonly sealProblem?: (names: readonly string[]) => string | null;
   /**
-   * Returns the problem with a record from an earlier generation (history of the database); otherwise null. Undefined
-   * if records have no generation.
+   * Returns the problem if a record's generation (unbroken history of changes) is earlier than `own`; otherwise null.
+   * The store has no such function if its records are in a file, because gateways do not check generations there.
    */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
   /** Reads a record by its key in the store, without the prefix; null if the record does not exist. */

@@ -39,8 +39,8 @@ const tags: Readonly<Record<string, string>> = {
 };
 
 /**
- * Statuses that the gateway's own operations never return: they need no permission and no service, and their paths
- * exist.
+ * Statuses that the gateway's own operations never return. These operations need neither a permission (403) nor a
+ * service (502, 504), and their paths always exist (404).
  */
 const notOfOwnOperations: ReadonlySet<number> = new Set([403, 404, 502, 504]);
 

@@ -137,7 +137,7 @@ export class WorkerPool {
     this.#log.info({ worker: number, pid: worker.pid }, 'worker process started');
     void worker.ended.then((end) => {
       this.#metrics.ended(worker);
-      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // after a failed start, `start` throws
+      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // a failed start makes `start` throw
       this.#log.error({ worker: number, ...end }, 'worker process ended unexpectedly; starting a replacement');
       setTimeout(
         () => {

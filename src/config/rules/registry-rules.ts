@@ -79,8 +79,9 @@ function consoleCertificateIsWhole({ registry }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an origin that no browser sends, and an origin over plain HTTP, where the session would be readable on the
- * network. Without an origin, only a browser on the same machine can use the console.
+ * Rejects an origin that browsers would write differently, such as one with a path. Also rejects plain HTTP except on
+ * loopback, because the session would be readable on the network. The origin can be absent only if the console listens
+ * on loopback.
  */
 function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   if (registry.console === null) return [];
@@ -109,7 +110,8 @@ function servicesAreProtected({ registry: { console } }: Config): RuleProblem[] 
 }
 
 /**
- * Returns the problem of an API that this product calls with a token: no TLS beyond loopback, or a CA without TLS.
+ * Checks the options of an API that this product calls with a token. The problems are plain HTTP to a host other than
+ * loopback, where the token would be readable on the network, and a CA file that has no effect without TLS.
  * @param path the section with url and caFile
  */
 export function clientProblems(
@@ -137,9 +139,8 @@ function servicesNeedTokens({ registry: { console, servicesToken } }: Config): R
 const noUrl = { protocol: '', hostname: '', origin: '' };
 
 /**
- * Returns the problem of an admin API or console that is reachable over the network without TLS, so that its token
- * would be readable. Only the registry refuses to start with this problem, because other commands can use the same
- * file.
+ * Returns a problem if the admin API or the console is reachable over the network without TLS, so that its token would
+ * be readable. This is not one of `registryRules`: commands that do not start the registry must accept the same file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
   const { behindProxy, console } = registry;

@@ -158,8 +158,8 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects two paths with different resources that some services treat as equal. In such a service, a key for one
- * resource would also give access to the other resource.
+ * Rejects two routes that require permissions for different resources, if some services treat their paths as equal. In
+ * such a service, a key for one resource would also give access to the other resource.
  */
 function routesDifferForServices({ routes }: Config): RuleProblem[] {
   const first = new Map<string, number>();

@@ -22,7 +22,7 @@ export interface Option {
   readonly patternProperties?: Readonly<Record<string, Option>>;
   readonly items?: Option;
   readonly maxItems?: number;
-  /** Phrase for the valid values that follows "expected" in error messages. */
+  /** Describes the valid values. Error messages contain this phrase after the word "expected". */
   readonly expects?: string;
   /** How the value contains the path of a file; absent if it contains no path. */
   readonly holds?: PathForm;
@@ -95,7 +95,7 @@ export function nonNull(option: Option): Option {
   return option.anyOf?.[0] ?? option;
 }
 
-/** Returns the phrase for an option's valid values that follows "expected" in error messages. */
+/** Describes the valid values of an option. Error messages contain this phrase after the word "expected". */
 export function expectationOf(option: Option): string {
   const inner = nonNull(option);
   const words = option.expects ?? inner.expects ?? defaultExpectation(inner);

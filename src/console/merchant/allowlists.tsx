@@ -181,8 +181,8 @@ function Allowlist({
 }
 
 /**
- * Returns what the API asks to confirm, such as an empty list, and the word that confirms it; empty for any other
- * message.
+ * Parses a message in which the API requires a confirmation: `what` must be confirmed, such as an empty list, and
+ * `flag` is the word to send. Returns an empty array for any other message.
  */
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {
   const [, what = '', flag = ''] = /^\w+(?:\[\d+\])?: (.*); send "confirm": \["(\w+)"\]/.exec(message) ?? [];

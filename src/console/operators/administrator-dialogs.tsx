@@ -30,7 +30,7 @@ interface DialogProps {
   readonly onClose: () => void;
 }
 
-/** Creates an administrator of the platform. Members of a merchant are invited at the merchant. */
+/** Creates an administrator of the platform. Members of a merchant are invited on the merchant's own page instead. */
 export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
   const [name, setName] = useState('');
   const [kind, setKind] = useState<keyof typeof texts.administrators.kinds>('person');
@@ -56,7 +56,7 @@ export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
   );
 }
 
-/** Changes the roles of an administrator, or disables or enables them. */
+/** Changes the roles of an administrator, or disables or enables the administrator. */
 export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
   const [roles, setRoles] = useState<readonly string[]>(of.roles);
   const { error, isBusy, send } = useChange<null>();
@@ -99,7 +99,7 @@ export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonl
   );
 }
 
-/** Creates a one-time link for another administrator, and shows it once. */
+/** Creates a link that signs another administrator in once. Shows the link only once. */
 export function LinkFor({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
   const sent = useChange<{ readonly url: string }>();
   const words = texts.administrators;

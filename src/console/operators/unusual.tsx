@@ -14,7 +14,7 @@ interface Finding {
   readonly keyId: string;
 }
 
-/** Lists unusual use of keys that nobody has assessed yet. */
+/** Lists the findings of unusual key use for which no administrator has made a decision yet. */
 export function UnusualPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

@@ -165,8 +165,8 @@ function ApprovedFundings({
   const { data: entries } = useEntries(id, 1);
   const own = data.filter(
     ({ change, subject, requestedBy, decidedAt, after }) =>
-      // Hide a funding that is among the newest entries. Another attempt would move no money, because its reference is
-      // used.
+      // Hide a funding whose reference is in one of the newest ledger entries: its money was moved already, and the
+      // services move money only once per reference.
       entries?.data.every(({ reference }) => reference !== after?.reference) === true &&
       change === 'wallet.fund' &&
       subject === id &&

@@ -49,8 +49,9 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Denials that do not reveal whether a key exists. A throttled source receives these denials instead of a 429. The
- * gateway issues them before the key look-up, or only for a valid key.
+ * Denials that a throttled source receives instead of a 429, because they help no attacker to find a key. Three of them
+ * precede the key look-up. `permission_denied` shows that the key is valid, but an accepted request with the key would
+ * show that too.
  */
 const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
@@ -116,8 +117,8 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Whether neither a single source nor all sources together are throttled. If true, a request with a key needs no
-   * throttle check.
+   * True if no source is throttled and `isTotalReached` is false. In that case, a request with a key needs no throttle
+   * check.
    */
   get isQuiet(): boolean {
     return this.#now() >= this.#quietFrom;

@@ -87,8 +87,9 @@ export function runSteps(
 }
 
 /**
- * Used instead of `runSteps` for a request that arrives after an earlier response was the last one of its connection.
- * The gateway does not serve such a request, so its log line needs only an id.
+ * Used instead of `runSteps` for a pipelined request that cannot get a response, for example because the connection
+ * closes after the response to an earlier request. The gateway does not serve such a request, so its log line needs
+ * only an id.
  */
 export function skipSteps(found: Findings): void {
   found.id = uniqueId();
