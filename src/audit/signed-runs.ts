@@ -27,10 +27,7 @@ export class SignedRuns {
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /**
-   * Checkpoints whose own time differs by over 60 s from the time in the registry's receipt: their number, and the
-   * times of the first one.
-   */
+  /** Checkpoints that the registry received over 60 s before or after signing: number, and the times of the first. */
   readonly #apart = { count: 0, first: null as string | null };
   /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();

@@ -296,7 +296,7 @@ t.test('for a log written by workers, the file of each worker is read', async (t
     const { status, err } = await audit(command, '--config', config);
     t.equal(status, 2);
     t.match(err, `${file} does not exist, but log files of worker processes do: `);
-    t.match(err, `name these files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
+    t.match(err, `give them as arguments: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
   }
   for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
   t.match(

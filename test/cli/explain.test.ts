@@ -405,7 +405,7 @@ t.test('explain reports a record of an earlier generation than the meta record',
     );
   }
   await put('mg:merchant:m_l', '00EARLIER');
-  const problem = 'x:merchant:m_l: the record has an earlier generation than x:meta';
+  const problem = 'x:merchant:m_l: the record has an earlier generation than x:meta, so it may be outdated';
   const earlier = await explain(...args);
   t.match(earlier.out, new RegExp(`^generation +${problem}$`, 'm'));
   t.match(earlier.out, 'Verdict: key_store_unavailable, 503');

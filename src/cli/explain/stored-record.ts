@@ -200,7 +200,9 @@ function inRedis(redis: RedisStoredRecords, prefix: string, seals: Seals): Store
       const problem = problemOf(() => {
         requireGeneration(seals, record, own);
       });
-      return problem === null ? null : `${prefix}${name}: ${problem} than ${prefix}meta`;
+      return problem === null
+        ? null
+        : `${prefix}${name}: the record has an earlier generation than ${prefix}meta, so it may be outdated`;
     },
     ...(seals.areOn
       ? {

@@ -63,7 +63,7 @@ export const services = section(
             maxItems: 2,
             description:
               "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
-              'administrators of the registry. During a key rotation, list both the former and the new key.',
+              'administrators of the registry. During a key rotation, list both keys: the former and the new one.',
             expects: 'a list of paths of files',
           },
         ),
