@@ -63,7 +63,11 @@ t.test('with --config, the certificate of the configured listener is trusted, wh
   t.equal(await list('--config', await configOf(certFile, keyFile)), 'No merchants.\n');
   const other = await makeCertificate({ ca, names: ['registry.example'] });
   const wrong = await configOf(await write(other.cert), await write(other.key));
-  t.match(await list('--config', wrong), /its certificate is (?:not trusted|for other names)/, 'another certificate');
+  t.match(
+    await list('--config', wrong),
+    /its certificate is (?:not trusted|for other host names)/,
+    'another certificate',
+  );
 });
 
 t.test('a certificate that cannot be accepted is explained with the next step', async (t) => {
@@ -78,7 +82,7 @@ t.test('a certificate that cannot be accepted is explained with the next step', 
   const named = await startRegistry(t, { names: ['registry.example'] });
   t.match(
     await named.at('--ca-file', caFile),
-    /its certificate is for other names\. Give an address with .*--registry/,
+    /its certificate is for other host names\. With --registry, give an address whose host name/,
   );
   const { at, list, port } = await startRegistry(t);
   t.match(await at('--ca-file', tokenFile), `The CA certificate ${tokenFile} is not a PEM certificate.\n`);

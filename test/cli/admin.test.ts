@@ -250,7 +250,7 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
   t.match(
     list[1],
-    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: no gateway and no record in Redis shows whether there were any$/,
+    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: gateways and Redis have no evidence of whether there were any$/,
   );
   t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis has changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');
@@ -271,12 +271,15 @@ t.test('after a restore, missing changes are listed, and held-back records can b
 
   const lifted = await admin('restores', 'lift', keyId, '--actor', 'ada');
   t.equal(lifted.status, 0);
-  t.equal(lifted.stdout.split('\n')[0], `The key ${keyId} has its state from the restored database again.`);
+  t.equal(
+    lifted.stdout.split('\n')[0],
+    `The key ${keyId} is no longer kept inactive: it has its state from the restored database.`,
+  );
   t.match(lifted.stdout, /\nIn force on 3 of 3 gateways/);
   t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, status: 'ACTIVE' }]);
   t.match(
     (await admin('restores', 'lift', id)).stdout,
-    `The merchant ${id} has its state from the restored database again.\n`,
+    `The merchant ${id} is no longer kept inactive: it has its state from the restored database.\n`,
   );
   t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
@@ -343,7 +346,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.equal(unwritten.status, 1);
   t.equal(keysIn(unwritten.stdout).length, 1, 'the new key is still printed');
   t.notMatch(unwritten.stdout, 'In force');
-  t.match(unwritten.stderr, /^Stored in the database, but not yet in the gateways' key store/);
+  t.match(unwritten.stderr, /^The change is stored in the database, but not yet in the gateways' key store/);
 
   store.fails = () => null;
   store.live = [];
@@ -486,7 +489,8 @@ t.test('after a failed write the command warns that the change may have been mad
   const message = (text: string): string => JSON.stringify({ success: false, message: text, data: null });
   const create = ['merchants', 'create', '--name', 'Ada'];
   const read = ['merchants', 'list'];
-  const look = /The change may have been made nevertheless: check \(events list\) before you try again\.\n$/;
+  const look =
+    /The change may have been made nevertheless: check with "merchant-gateway events list" before you try again\.\n$/;
   const log = "The registry's log has the reason.";
   const cases: [args: string[], server: [status: number, body: string], sentence: RegExp | string][] = [
     [create, [503, message('Service unavailable')], look],
@@ -522,7 +526,7 @@ t.test('a connection failure is reported with its cause and whether a change may
   t.equal(refused.status, 1);
   t.equal(
     refused.stderr,
-    `Cannot reach the registry at ${nowhere}/: the connection was refused. Start the registry, or give its address with --registry.\n`,
+    `Cannot reach the registry at ${nowhere}/: the connection was refused. Start the registry, or give the right address with --registry.\n`,
   );
 
   const pair = await createSelfSigned(new Date());
@@ -543,7 +547,10 @@ t.test('a connection failure is reported with its cause and whether a change may
   );
   const change = await ask(urlOf(hangingUp), 'keys', 'revoke', 'key_1');
   t.equal(change.status, 1);
-  t.match(change.stderr, /The change may have been made nevertheless: check \(events list\) before you try again\.\n$/);
+  t.match(
+    change.stderr,
+    /The change may have been made nevertheless: check with "merchant-gateway events list" before you try again\.\n$/,
+  );
 
   const silent = http.createServer(() => undefined);
   await once(silent.listen(0, '127.0.0.1'), 'listening');
@@ -612,8 +619,8 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
     [['restores', 'lift', key], /this is an API key or a token, not an id/],
     [['events', 'list', '--key', key], /this is an API key or a token, not an id/],
     [['events', 'list', '--key-id', key], /this is an API key or a token, not an id/],
-    [['merchants', 'list', `--token=${token}`], /a token is never an argument/],
-    [['merchants', 'list', '--token', token], /a token is never an argument/],
+    [['merchants', 'list', `--token=${token}`], /a token is never an argument, because/],
+    [['merchants', 'list', '--token', token], /a token is never an argument, because/],
     [['merchants', 'list', '--registry', 'ftp://127.0.0.1'], /must be an http or https URL/],
     [['merchants', 'list', '--registry', 'localhost:9443'], /must be an http or https URL/],
     [['merchants', 'list', '--registry', 'http://ada:secret-word@127.0.0.1'], /must be an http or https URL/],
@@ -633,7 +640,7 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
   }
   const without = await run(t, 'merchants', 'list', '--registry', url);
   t.equal(without.status, 2);
-  t.match(without.stderr, /a token is required: give its file with --token-file/);
+  t.match(without.stderr, /a token is required: give its file with --token-file, or with registry\.tokenFile/);
   setEnvironment({ token: 'two words\u0000' });
   const odd = await run(t, 'merchants', 'list', '--registry', url);
   setEnvironment();

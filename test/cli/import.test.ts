@@ -251,7 +251,7 @@ t.test('an unprojected import is reported; the progress bar is drawn only on a t
   const kept = await outwait(admin(['keys', 'import', await fileOf(key(1))]), 0);
   t.match(kept, {
     ...{ status: 1, stdout: 'Imported 1 key; 0 keys already present.\n' },
-    stderr: /^Stored in the database, but not yet in the gateways' key store/,
+    stderr: /^The keys are stored in the database, but not yet in the gateways' key store/,
   });
 });
 

@@ -22,7 +22,10 @@ t.test('members are invited, listed and changed, and ids are found', async (t) =
 
   const invited = await command('members', 'invite', 'ada@example.com', ...of, '--role', 'merchant-admin');
   t.equal(invited.err, '');
-  t.match(invited.out, /Send it to ada@example\.com over a private channel: it signs them in, once, until 2026-/);
+  t.match(
+    invited.out,
+    /Send this link to ada@example\.com over a private channel: it signs them in once, and is valid until 2026-/,
+  );
   const [, member = ''] = /(adm_\w+)/.exec(invited.out) ?? [];
   const [, secret = ''] = /enter#(\S+)/.exec(invited.out) ?? [];
   t.ok(invited.out.includes(`${origin}/console/enter#`));
@@ -39,7 +42,10 @@ t.test('members are invited, listed and changed, and ids are found', async (t) =
   t.match(await command('members', 'list', ...of), { out: /ada@example\.com[^]*\n1 member\.\n$/ });
   t.match(await command('members', 'set', member, ...of), { status: 2, err: /give --role, --enable or --disable/ });
   t.match(await command('members', 'set', member, ...of, '--enable', '--disable'), { status: 2, err: /not both/ });
-  t.match(await command('members', 'set', 'a b', ...of, '--enable'), { status: 2, err: /see members list/ });
+  t.match(await command('members', 'set', 'a b', ...of, '--enable'), {
+    status: 2,
+    err: /see "merchant-gateway members list"/,
+  });
   t.match(await command('members', 'invite', 'x', ...of, '--role', 'owner'), { status: 2, err: /merchant-viewer/ });
 
   const key = await createKey(id, { label: 'till 7' });

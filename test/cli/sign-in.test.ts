@@ -59,12 +59,15 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   const soon = { ...stored, expiresAt: new Date(Date.now() + 60_000).toISOString() };
   writeFileSync(file, JSON.stringify(soon));
   groups.set('ada', []);
-  t.match(await run('merchants', 'list'), /Run merchant-gateway login\./, 'without a role the refresh is refused');
+  t.match(await run('merchants', 'list'), /Run "merchant-gateway login"\./, 'without a role the refresh is refused');
   groups.set('ada', ['ops']);
   t.match(await run('login'), /Signed in as ada/);
 
   chmodSync(file, 0o640);
-  t.match(await run('merchants', 'list'), /must be a file of this user with mode 0600: sign in again/);
+  t.match(
+    await run('merchants', 'list'),
+    /must be a regular file that belongs to you and has mode 0600: sign in again/,
+  );
   chmodSync(file, 0o600);
   renameSync(file, `${directory}/elsewhere`);
   symlinkSync(`${directory}/elsewhere`, file);

@@ -79,7 +79,7 @@ t.test('replay says which rules are off, which lines it ignored and which files 
   const file = await logOf(folder, 'access.log', [line(start, { ip: '203.0.113.7' })]);
   t.match(await command('unusual', 'replay', file), {
     status: 0,
-    err: /No line has a country.*new-country and new-network/,
+    err: /No line has a country.*the rules new-country and new-network/,
   });
   writeFileSync(file, `${line(start, home)}\n`);
   t.match(await command('unusual', 'replay', file), { out: /No request found/, err: /1 line .* is ignored/ });
@@ -134,5 +134,8 @@ t.test('findings are listed, shown and answered', async (t) => {
   t.match(await admin('list', '--all', '--rule', 'tor', '--key-id', keyId), { out: /1 finding\./ });
   t.match(await admin('answer', finding, 'revoked'), { status: 0, out: /answer +revoked[^]*No running gateway/ });
   t.match(await admin('webhooks'), { out: /Every webhook was delivered/ });
-  t.match(await admin('show', 'a b'), { status: 2, err: /the id of a finding has .*: see unusual list/ });
+  t.match(await admin('show', 'a b'), {
+    status: 2,
+    err: /the id of a finding has .*: see "merchant-gateway unusual list"/,
+  });
 });

@@ -109,7 +109,7 @@ t.test('a funding above the limit moves after another treasurer has approved it'
   t.match(waits, {
     status: 1,
     stdout: '',
-    stderr: /\nNot moved yet: the funding waits for another administrator until /,
+    stderr: /\nNo money was moved yet\. Another administrator must approve the funding by /,
   });
   const [, approval = ''] = /approvals approve (apr_\w+)/.exec(waits.stderr) ?? [];
   const [, again = ''] = /run this command again with (--reference .*)\.\n$/.exec(waits.stderr) ?? [];
@@ -127,7 +127,7 @@ t.test('a funding above the limit moves after another treasurer has approved it'
   );
   t.match(
     await fund(702, ...again.split(' ')),
-    { status: 1, stderr: /Not moved yet/ },
+    { status: 1, stderr: /No money was moved yet/ },
     'another amount is another request',
   );
   t.match(await fund(701, ...again.split(' ')), { status: 0, stdout: /The balance of the wallet is 1401 NGN/ });
@@ -167,12 +167,15 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(refused.status, 1);
   t.match(
     refused.stderr,
-    /The role support may not do this: the permission wallets:read is needed\. Run `whoami` and `roles` to see/,
+    /The role support may not do this: the permission wallets:read is needed\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
   );
   const reads = await wallets('list', ...at, auditor.file);
   t.same([reads.status, reads.stdout], [0, 'No wallets.\n']);
   const writes = await wallets('create', '--merchant', merchantId, ...inNaira, ...at, auditor.file);
-  t.match(writes.stderr, /aud may not do this: it needs wallets:write\. Run `whoami` and `roles` to see/);
+  t.match(
+    writes.stderr,
+    /aud may not do this: it needs wallets:write\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
+  );
   const none = await wallets('list');
   t.equal(none.status, 2);
   t.match(
@@ -184,7 +187,10 @@ t.test('each refusal names the next step', async (t) => {
   const owner = await off.tokenFile('owner');
   const signsNone = await off.wallets('list', '--registry', off.registryUrl, '--registry-token-file', owner.file);
   t.equal(signsNone.status, 1);
-  t.match(signsNone.stderr, /Set registry\.servicesToken there, or give the shared operators' token with --token-file/);
+  t.match(
+    signsNone.stderr,
+    /Set registry\.servicesToken in its configuration, or give the shared operators' token with --token-file/,
+  );
 
   const stranger = await startBoth(t, { knows: await newServicesTokenKey() });
   const treasurer = await stranger.tokenFile('treasurer');

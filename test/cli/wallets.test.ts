@@ -95,7 +95,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(repeated.status, 0);
   t.match(
     repeated.stdout,
-    /\nAlready moved under this reference; not moved again\. The balance was then 150000 \(minor units\)\.\n$/,
+    /\nThe money was already moved under this reference, and was not moved again\. After that movement, the balance was 150000 \(minor units\)\.\n$/,
   );
   t.equal(await balanceOf(services.database, walletId), 150_000);
 
@@ -134,14 +134,17 @@ t.test('a wallet for a merchant unknown to the registry is rejected', async (t) 
   const { services, lookUp, wallets } = await startBoth(t);
   const unknown = await wallets('create', '--merchant', 'm_unknown', ...inNaira, ...lookUp);
   t.equal(unknown.status, 1);
-  t.equal(unknown.stderr, 'The registry has no merchant m_unknown, so no wallet was created: see merchants list.\n');
+  t.equal(
+    unknown.stderr,
+    'The registry has no merchant m_unknown, so no wallet was created: see "merchant-gateway merchants list".\n',
+  );
   const away = ['--registry', nowhere, '--registry-token-file', adminTokenFile];
   const unasked = await wallets('create', '--merchant', 'm_unknown', ...inNaira, ...away);
   t.equal(unasked.status, 1);
   t.match(unasked.stderr, `Cannot reach the registry at ${nowhere}/: the connection was refused`);
   const tokenless = await wallets('create', '--merchant', 'm_unknown', ...inNaira, '--registry', nowhere);
   t.equal(tokenless.status, 2);
-  t.match(tokenless.stderr, /a token is required: give its file with --registry-token-file .*--no-registry-check/);
+  t.match(tokenless.stderr, /a token is required: give its file with --registry-token-file, .*--no-registry-check/);
   t.same(await services.database.selectFrom('wallets').selectAll().execute(), [], 'no wallet was created');
   t.equal((await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check')).status, 0);
 });
@@ -176,11 +179,14 @@ t.test('command-line errors are reported before any request is sent', async (t) 
     [[...fund, '--amount', '5', ...inNaira, '--reference', 'a b'], /--reference must be 1 to 100 letters/],
     [
       ['fund', 'wallet-1', '--reason', 'x', '--amount', '5', ...inNaira],
-      /the id of a wallet is a UUID: see wallets list/,
+      /the id of a wallet is a UUID: see "merchant-gateway wallets list"/,
     ],
     [['show', 'svc_live_abc'], /the id of a wallet is a UUID/],
     [['create', '--merchant', 'a b', ...inNaira, '--no-registry-check'], /the id of a merchant has 1 to 64 letters/],
-    [['list', '--token', operatorsToken], /a token is never an argument: use --token-file/],
+    [
+      ['list', '--token', operatorsToken],
+      /a token is never an argument, because other users of this machine can see arguments: use --token-file/,
+    ],
   ] as const) {
     const { status, stderr } = await wallets(...args);
     t.equal(status, 2, args.join(' '));
@@ -224,7 +230,7 @@ t.test('unavailable services and a foreign server are distinguished, each with a
   t.equal(away.status, 1);
   t.equal(
     away.stderr,
-    `Cannot reach the operators' API at ${nowhere}/: the connection was refused. Start the services, with services.operators.registryKeys or tokenFile set, or give its address with --services.\n`,
+    `Cannot reach the operators' API at ${nowhere}/: the connection was refused. Start the services (with services.operators.registryKeys or services.operators.tokenFile set), or give the right address with --services.\n`,
   );
   const { services, wallets } = await startBoth(t);
   t.match((await run(t, services.url, 'list')).stderr, /403|did not respond like the operators' API/);
@@ -257,14 +263,15 @@ t.test('an interrupted fund prints the reference to repeat, and repeating moves 
   t.equal(lost.status, 1);
   t.equal(await balanceOf(services.database, id), 700, 'the money was moved');
   const [, reference = ''] =
-    /^Reference (fund-\w{26})\. If interrupted, retry with --reference \1\n/.exec(lost.stderr) ?? [];
+    /^The reference is (fund-\w{26})\. If the command is interrupted, retry with --reference \1\n/.exec(lost.stderr) ??
+    [];
   t.match(
     lost.stderr,
-    `The money may have been moved nevertheless: retry with --reference ${reference}, which moves it once.`,
+    `The money may have been moved nevertheless. Retry with --reference ${reference}: money that was already moved is not moved again.`,
   );
   const again = await wallets(...order, '--reference', reference);
   t.equal(again.status, 0);
-  t.match(again.stdout, 'Already moved under this reference; not moved again.');
+  t.match(again.stdout, 'The money was already moved under this reference, and was not moved again.');
   t.equal(await balanceOf(services.database, id), 700);
 });
 

@@ -267,7 +267,7 @@ t.test('masking a key leaves the rest of the error text intact', async (t) => {
   err = '';
   const access = ['--registry', 'http://127.0.0.1:1', '--token-file', `${t.testdir({ token: 'x'.repeat(40) })}/token`];
   await run(['keys', 'revoke', key, ...access], io);
-  t.match(err, 'Never pass one as an argument');
+  t.match(err, 'Never pass a key or token as an argument');
 });
 
 // `keys create --label svc_live_…` stored a key in plain text, visible to every administrator and in every backup.

@@ -265,7 +265,7 @@ onEachDatabase('a trail that was restored from a backup is found by a checkpoint
   writeFileSync(file, '{"position":6}');
   t.match(await verify('--checkpoint', file), {
     status: 1,
-    stderr: /has no checkpoint as events verify --save writes it/,
+    stderr: /is not a checkpoint that "merchant-gateway events verify --save" wrote/,
   });
 });
 

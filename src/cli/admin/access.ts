@@ -92,8 +92,8 @@ async function tokenOf(
       peer.section === 'registry' ? await sessionToken(sessionFileOf(target.address, env), target, Date.now) : null;
     if (session !== null) return session;
     throw new WrongUsage(
-      `a token is required: give its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, ` +
-        `or set ${peer.tokenVariable}`,
+      `a token is required: give its file with ${peer.tokenOption}, or with ${peer.tokenFile} in the ` +
+        `configuration file (--config), or set ${peer.tokenVariable} to the token`,
     );
   }
   if (tokenForm.test(token)) return token;

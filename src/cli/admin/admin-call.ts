@@ -45,23 +45,29 @@ export function administer<Options extends object>(
   command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option('--token-file <file>', 'file with your token (or set MERCHANT_GATEWAY_TOKEN to the token)')
-    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
-    .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
+    .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
+    .option(
+      '--config <file>',
+      'configuration file from which to take registry.listen (the address) and registry.tokenFile',
+    )
     .option('--reason <text>', 'reason for the change, which the event contains; the registry may require it')
     .option(
       '--actor <name>',
-      'name that events record for you if you use the shared token; nobody verifies it (default: your login name here)',
+      'name that events show for you if you use the shared token; it is not verified (default: your user name on this machine)',
     )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
       'after',
-      '\nExit status: 0 done, and in force on every gateway; 1 failed, or not yet in force on every gateway; 2 wrong usage.',
+      '\nExit status: 0 success (a change is in force on every gateway), 1 failure (or a change is not yet in force on every gateway), 2 wrong usage.',
     )
     .action(async () => {
       const options = command.opts<Options & CallOptions>();
       try {
-        if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
+        if (options.token !== undefined)
+          throw new WrongUsage(
+            'a token is never an argument, because other users of this machine can see arguments: use --token-file',
+          );
         const actor = actorNamed(options.actor);
         const client = new AdminClient({
           ...(await accessOf({ ...options, address: options.registry }, env, registryPeer)),
@@ -81,7 +87,8 @@ export function administer<Options extends object>(
 function expiryWarning({ err }: CommandIo): (at: string) => void {
   let isShown = false;
   return (at) => {
-    if (!isShown) err(`The token expires at ${printable(at)}. Create another one: tokens create\n`);
+    if (!isShown)
+      err(`The token expires at ${printable(at)}. Create another one with "merchant-gateway tokens create".\n`);
     isShown = true;
   };
 }
@@ -112,12 +119,12 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   const { milliseconds, projected = true } = rest;
   if (!projected) {
     return notYet(
-      "Stored in the database, but not yet in the gateways' key store. Until then, gateways use the old record. The registry retries.",
+      "The change is stored in the database, but not yet in the gateways' key store. Until the registry has written it there, gateways use the old record. The registry keeps trying.",
     );
   }
   if (gateways === null) {
     return notYet(
-      "Stored and written to the gateways' key store, but the confirmations of the gateways could not be read. Run gateways list.",
+      `The change is stored and written to the gateways' key store, but the confirmations of the gateways could not be read. Check them with "merchant-gateway gateways list".`,
     );
   }
   if (pending.length > 0) {

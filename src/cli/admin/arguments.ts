@@ -33,8 +33,8 @@ export function secondsIn(value: string): number {
 }
 
 const keyInPlaceOfId =
-  'this is an API key or a token, not an id. Never pass one as an argument: other users of this machine can see it. ' +
-  'See keys list';
+  'this is an API key or a token, not an id. Never pass a key or token as an argument: other users of this machine ' +
+  'can see it. For the ids of keys, see "merchant-gateway keys list"';
 
 function isKey(text: string): boolean {
   return [...Object.values(keyPrefixes), tokenPrefix].some((prefix) => text.startsWith(prefix));
@@ -49,7 +49,7 @@ export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'appro
   if (text !== undefined && identifierForm.test(text)) return text;
   throw new WrongUsage(
     `the id of ${what === 'approval' ? 'an' : 'a'} ${what} has 1 to 64 letters, digits, - and _: ` +
-      `see ${what === 'finding' ? 'unusual' : `${what}s`} list`,
+      `see "merchant-gateway ${what === 'finding' ? 'unusual' : `${what}s`} list"`,
   );
 }
 

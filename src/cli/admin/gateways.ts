@@ -29,7 +29,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
   const list = gateways
     .command('list')
     .description(
-      'list the gateways that may use cached records, with the newest change that each has confirmed, how long after LAST SEEN it may still use older records, and how far its clock is ahead of the clock of the registry',
+      "list the gateways that may use cached records. CONFIRMED is the newest change that a gateway has confirmed. LIFETIME is how long after LAST SEEN it may still use older records. CLOCK SKEW is how far its clock is ahead of the registry's clock",
     );
   administer(list, { io, env }, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: knownGateways });
@@ -41,7 +41,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
     const former = data.filter(({ confirms }) => !confirms);
     const hint =
       'A gateway of an earlier release cannot confirm changes. Each change stays pending until that gateway has ' +
-      'stopped and its lifetime has passed.';
+      'stopped, and the time in its column LIFETIME has passed.';
     show(
       data,
       rows.length === 0

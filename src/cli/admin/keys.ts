@@ -66,7 +66,7 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     .requiredOption('--merchant <id>', 'merchant of the keys')
     .addOption(new Option('--environment <name>', 'only keys of this environment').choices(['live', 'test']))
     .addOption(new Option('--status <status>', 'only keys with this status').choices(['ACTIVE', 'REVOKED']))
-    .option('--label <text>', 'only keys whose label has this part');
+    .option('--label <text>', 'only keys whose label contains this text');
   administer<ListOptions>(pageOptions(list), edge, async ({ client, options, show }) => {
     const { merchant, environment, status, label } = options;
     const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
@@ -76,7 +76,9 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     show(data, [...(data.length === 0 ? [] : keyTable(data)), pageLine(data.length, 'key', page)]);
   });
 
-  const show = keys.command('show <keyid>').description('show one key; the key itself is never shown again');
+  const show = keys
+    .command('show <keyid>')
+    .description('show the id, status and other properties of one key, without the secret key');
   administer(show, edge, async ({ client, args, show: print }) => {
     const path = ['keys', idIn(args[0], 'key')];
     const { data } = await client.ask({ method: 'GET', path, expects: listedKeySchema });
@@ -146,7 +148,7 @@ interface ExportOptions {
 function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
   const command = keys
     .command('export')
-    .description('print merchants and keys as JSON lines for keys import; keys are printed as hashes')
+    .description('print merchants and hashes of keys as JSON lines, which "merchant-gateway keys import" reads')
     .option('--merchant <id>', 'only this merchant and its keys')
     .addOption(new Option('--environment <name>', 'only keys of this environment').choices(['live', 'test']));
   administer<ExportOptions>(command, { io, env }, async ({ client, options }) => {

@@ -40,15 +40,15 @@ export const registryPeer: Peer = {
   tokenVariable: 'MERCHANT_GATEWAY_TOKEN',
   section: 'registry',
   tokenFile: 'registry.tokenFile',
-  lists: 'merchants list, keys list, approvals list',
-  checkCommands: 'events list',
+  lists: '"merchants list", "keys list" or "approvals list"',
+  checkCommands: '"merchant-gateway events list"',
   settings: ({ registry }) => registry,
 };
 
 /** How administration commands reach and name the operators' API of the services. */
 export const operatorsPeer: Peer = {
   name: "the operators' API",
-  start: 'the services, with services.operators.registryKeys or tokenFile set',
+  start: 'the services (with services.operators.registryKeys or services.operators.tokenFile set)',
   log: 'the log of the services',
   option: '--services',
   tokenOption: '--token-file',
@@ -56,8 +56,8 @@ export const operatorsPeer: Peer = {
   tokenVariable: 'MERCHANT_GATEWAY_SERVICES_TOKEN',
   section: 'services.operators',
   tokenFile: 'services.operators.tokenFile',
-  lists: 'wallets list',
-  checkCommands: 'wallets list, wallets entries',
+  lists: '"wallets list"',
+  checkCommands: '"merchant-gateway wallets list" and "merchant-gateway wallets entries"',
   settings: ({ services }) => services.operators,
 };
 

@@ -33,9 +33,9 @@ const advice = ({
     rejectedToken ??
     `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
       `${name.replace('the registry', 'this registry')}.`,
-  403: 'Run `whoami` and `roles` to see what this token may do.',
+  403: 'Run "merchant-gateway whoami" and "merchant-gateway roles" to see what this token may do.',
   421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
-  404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
+  404: `Check the id with the command ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
   503: 'Try again when its database or store is available.',
 });
 
@@ -134,7 +134,7 @@ export interface RequestTarget {
 
 /** Returns messages, by error code, for failures before the request was sent. */
 const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> => ({
-  ECONNREFUSED: `the connection was refused. Start ${start}, or give its address with ${option}`,
+  ECONNREFUSED: `the connection was refused. Start ${start}, or give the right address with ${option}`,
   ENOTFOUND: `the host name does not exist. Check ${option}`,
   EAI_AGAIN: 'the host name cannot be resolved now. Check DNS',
   EHOSTUNREACH: 'there is no route to the host. Check the network',
@@ -151,7 +151,7 @@ function certificateProblem({ name, option }: Peer, code: string): string | unde
   if (code === 'CERT_NOT_YET_VALID')
     return `its certificate is not valid yet. Check the clocks of both machines, and the certificate of ${name}`;
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
-    return `its certificate is for other names. Give an address with a name of the certificate with ${option}`;
+    return `its certificate is for other host names. With ${option}, give an address whose host name is in the certificate`;
   if (!/CERT|^UNABLE_TO_/.test(code)) return undefined;
   return (
     `its certificate is not trusted (${printable(code)}). Give the file of its CA with --ca-file or ` +
@@ -187,7 +187,9 @@ function hintOfTls(address: string, code: string): string {
 /** Returns advice for a request whose result is unknown. */
 export function nextAfter({ peer, isChange, ifUnclear }: RequestTarget): string {
   if (!isChange) return `Check ${peer.name} and the network, and try again.`;
-  return ifUnclear ?? `The change may have been made nevertheless: check (${peer.checkCommands}) before you try again.`;
+  return (
+    ifUnclear ?? `The change may have been made nevertheless: check with ${peer.checkCommands} before you try again.`
+  );
 }
 
 /** Returns the code of an error, or of its nearest `cause` that has a code. */

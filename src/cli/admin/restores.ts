@@ -22,7 +22,7 @@ const lifted = Type.Object({
 /** Creates the commands `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    'show the periods for which a restored database may lack changes, and reactivate the records that are therefore held inactive',
+    'show the periods for which a restored database may lack changes, and reactivate the keys and merchants that the registry therefore keeps inactive',
   );
   const edge = { io, env };
 
@@ -33,7 +33,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
         ? 'a gateway or Redis has changes that the database lacks'
-        : 'changes may be lost: no gateway and no record in Redis shows whether there were any',
+        : 'changes may be lost: gateways and Redis have no evidence of whether there were any',
     ]);
     const emptyText = ['No period is known for which the database lacks changes.'];
     show(
@@ -46,7 +46,9 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
 
   const held = restores
     .command('held')
-    .description('list the keys and merchants that are held inactive after a restore, newest first');
+    .description(
+      'list the keys and merchants that the registry keeps inactive after a restore of its database, newest first',
+    );
   pageOptions(held);
   administer<PageOptions>(held, edge, async ({ client, options, show }) => {
     const expects = Type.Array(heldBack);
@@ -61,11 +63,15 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
 
   const lift = restores
     .command('lift <id>')
-    .description('give a held-back key or merchant its state in the restored database again');
+    .description(
+      'stop keeping a key or merchant inactive: it gets its state from the restored database, for example ACTIVE',
+    );
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
     const { data } = await client.ask({ method: 'POST', path, expects: lifted });
-    showChange(data, [`The ${data.kind} ${data.id} has its state from the restored database again.`]);
+    showChange(data, [
+      `The ${data.kind} ${data.id} is no longer kept inactive: it has its state from the restored database.`,
+    ]);
   });
   return restores;
 }

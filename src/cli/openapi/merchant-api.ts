@@ -11,7 +11,7 @@ import { ownOperations, ownSchemas } from './own-operations.js';
 
 const description = `Payouts, wallets, transactions and customers of a merchant, over HTTPS with JSON bodies.
 
-Every response except this document is the envelope \`success\`, \`message\`, \`data\`. Treat a response without \`"success":true\` as
+Every response except this document is a JSON object (the envelope) with \`success\`, \`message\` and \`data\`. Treat a response without \`"success":true\` as
 failed, and read its \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. Responses may get new fields:
 ignore unknown fields. Send every creating POST with an \`Idempotency-Key\`; then it is safe to retry after a 5xx or a broken
 connection.
@@ -35,7 +35,7 @@ const tags: Readonly<Record<string, string>> = {
   payouts: 'Payouts from wallets, and their status',
   wallets: 'Balances of the merchant, by currency',
   customers: 'Customers of the merchant',
-  gateway: 'What the gateway itself responds to',
+  gateway: 'Requests to which the gateway itself responds',
 };
 
 /**
@@ -146,7 +146,7 @@ interface GatewayFailure {
 const text = { type: 'string' };
 const describedHeaders: Readonly<Record<string, object>> = {
   'www-authenticate': { description: 'How to authenticate', schema: text },
-  'retry-after': { description: 'Seconds until a retry', schema: text },
+  'retry-after': { description: 'How many seconds to wait before a retry', schema: text },
   'x-request-id': { description: 'Id of the request, for support', schema: text },
 };
 

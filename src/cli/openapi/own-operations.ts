@@ -15,11 +15,11 @@ const whoami = Type.Object(
     key: Type.Object({
       id: Type.String({ examples: ['key_01J9ZK3W8Q4T6Y2N5R7B1C0DEG'] }),
       label: Type.Union([Type.String({ examples: ['checkout'] }), Type.Null()], {
-        description: 'null if the key has none, or the gateway does not know it',
+        description: 'null: the key has no label, or the gateway does not know the label',
       }),
       permissions: Type.Array(Type.String({ examples: ['payouts:write'] })),
       expiresAt: Type.Union([...momentOrNull.anyOf], {
-        description: 'The key is refused from this time on; null: never',
+        description: 'The gateway refuses the key from this time on. null: the key never expires',
       }),
       graceEndsAt: Type.Union([...momentOrNull.anyOf], {
         description:
@@ -28,12 +28,16 @@ const whoami = Type.Object(
     }),
     environment: Type.Enum(['live', 'test']),
     client: Type.Object({
-      address: Type.String({ description: 'The client address to which the rules apply', examples: ['203.0.113.7'] }),
+      address: Type.String({
+        description: 'The client address that the gateway compares with the IP allowlist and the Tor exit list',
+        examples: ['203.0.113.7'],
+      }),
       source: Type.Enum(['peer', 'x-forwarded-for', 'proxy-protocol'], {
         description: 'Where the address comes from: the connection, or a trusted proxy',
       }),
       onIpAllowlist: Type.Union([Type.Literal(true), Type.Null()], {
-        description: 'null: the merchant has no IP allowlist. Requests from an address that is not on the list get 401',
+        description:
+          "true: the address is on the merchant's IP allowlist. null: the merchant has no IP allowlist. Requests from an address that is not on the list get 401",
       }),
     }),
     requestId: Type.String({

@@ -44,7 +44,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'no token',
     'merchants list --registry http://127.0.0.1:1',
     2,
-    /give its file with --token-file .* or set MERCHANT_GATEWAY_TOKEN/,
+    /give its file with --token-file, .* or set MERCHANT_GATEWAY_TOKEN/,
   ],
   [
     'a missing token file',
@@ -68,7 +68,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a registry that does not run',
     `merchants list ${unavailable}`,
     1,
-    /registry at http:\/\/127\.0\.0\.1:\d+\S*: the connection was refused\. Start the registry, or give its address with --registry/,
+    /registry at http:\/\/127\.0\.0\.1:\d+\S*: the connection was refused\. Start the registry, or give the right address with --registry/,
   ],
   [
     'a registry address without a scheme',
@@ -100,12 +100,12 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     1,
     /Invalid token.*Check that --token-file/s,
   ],
-  ['an unknown merchant', `merchants show m_nobody ${available}`, 1, /Check the id \(merchants list/],
+  ['an unknown merchant', `merchants show m_nobody ${available}`, 1, /Check the id with the command "merchants list"/],
   [
     'an unknown key',
     `keys revoke key_nobody ${available}`,
     1,
-    /Check the id \(merchants list, keys list, approvals list\)/,
+    /Check the id with the command "merchants list", "keys list" or "approvals list"\./,
   ],
   ['keys of an unknown merchant', `keys list --merchant m_nobody ${available}`, 1, /Check the id/],
   ['a merchant without a name', `merchants create ${unavailable}`, 2, /required option '--name <name>' not specified/],

@@ -36,11 +36,14 @@ export function administratorsCommand(io: CommandIo, env: Environment = process.
 
   const create = administrators
     .command('create')
-    .description('create an administrator; afterwards, create a token with tokens create');
+    .description('create an administrator; then create a token with "merchant-gateway tokens create"');
   create
     .requiredOption('--name <name>', 'unique name, shown in events, e.g. ada or ci-deploy')
     .requiredOption<readonly string[]>('--role <role>', `role: ${roleNames.join(', ')} (repeatable)`, collect)
-    .option('--merchant <id>', 'the only merchant that a member sees; for merchant-admin and merchant-viewer')
+    .option(
+      '--merchant <id>',
+      'the only merchant that the administrator sees; required with the roles merchant-admin and merchant-viewer',
+    )
     .option('--machine', 'the administrator is a program, not a person');
   identityOptions(create);
   administer<CreateOptions>(create, edge, async ({ client, options, show }) => {
@@ -48,7 +51,11 @@ export function administratorsCommand(io: CommandIo, env: Environment = process.
     const body = { name, roles, merchantId, kind: machine === true ? 'machine' : 'person', issuer, subject };
     const path = ['administrators'];
     const { data } = await client.ask({ method: 'POST', path, body, expects: administratorSchema });
-    show(data, [...administratorLines(data), '', `Next: tokens create --administrator ${data.id} --name <name>`]);
+    show(data, [
+      ...administratorLines(data),
+      '',
+      `Next: merchant-gateway tokens create --administrator ${data.id} --name <name>`,
+    ]);
   });
 
   const list = administrators.command('list').description('list administrators by name');
@@ -118,7 +125,7 @@ export function rolesCommand(io: CommandIo, env: Environment = process.env): Com
  */
 export function administratorIdIn(
   text: string | undefined,
-  what = 'an administrator: see administrators list',
+  what = 'an administrator: see "merchant-gateway administrators list"',
 ): string {
   // The message does not repeat the text, because it could be a token that was pasted by mistake.
   if (text !== undefined && identifierForm.test(text) && !text.startsWith('mga_')) return text;

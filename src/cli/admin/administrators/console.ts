@@ -14,12 +14,12 @@ export function consoleCommand(io: CommandIo, env: Environment = process.env): C
     .description('print a link that signs you in to the web console, once and within 10 minutes')
     .option(
       '--administrator <name>',
-      'the administrator, by name or id; another one than you requires administrators:write (default: you)',
+      'name or id of the administrator whom the link signs in (default: you); for others, you need the permission administrators:write',
     );
   administer<{ readonly administrator?: string }>(command, { io, env }, async ({ client, options, show }) => {
     const body = { administrator: options.administrator };
     const { data } = await client.ask({ method: 'POST', path: ['console-links'], body, expects: linkSchema });
-    const last = `Open it in a browser: it signs ${data.name} in, once, until ${data.expiresAt}.`;
+    const last = `Open this link in a browser: it signs ${data.name} in once, and is valid until ${data.expiresAt}.`;
     show(data, [data.url, '', last]);
   });
   return command;
@@ -33,7 +33,7 @@ export function sessionsCommand(io: CommandIo, env: Environment = process.env): 
   const list = sessions.command('list').description('list the open sessions, newest first');
   list.option(
     '--administrator <id>',
-    'sessions of this administrator; requires administrators:read (default: your own)',
+    'sessions of this administrator (default: your own); for others, you need the permission administrators:read',
   );
   administer<PageOptions & { readonly administrator?: string }>(
     pageOptions(list),
@@ -55,9 +55,9 @@ export function sessionsCommand(io: CommandIo, env: Environment = process.env): 
 
   const end = sessions
     .command('end <id>')
-    .description('end a session at once; a session of another administrator requires administrators:write');
+    .description('end a session at once; for sessions of others, you need the permission administrators:write');
   administer(end, edge, async ({ client, args, show }) => {
-    const path = ['sessions', administratorIdIn(args[0], 'a session: see sessions list')];
+    const path = ['sessions', administratorIdIn(args[0], 'a session: see "merchant-gateway sessions list"')];
     const { data } = await client.ask({ method: 'DELETE', path, expects: consoleSessionSchema });
     show(data, [`The session ${data.id} of ${data.name} has ended.`]);
   });

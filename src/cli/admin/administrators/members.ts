@@ -29,7 +29,8 @@ export function membersCommand(io: CommandIo, env: Environment = process.env): C
     ...['merchants', idIn(merchant, 'merchant'), 'members'],
     ...more,
   ];
-  const memberId = (text: string | undefined): string => administratorIdIn(text, 'a member: see members list');
+  const memberId = (text: string | undefined): string =>
+    administratorIdIn(text, 'a member: see "merchant-gateway members list"');
 
   const list = of(members.command('list').description('list the members of a merchant by name'));
   list.addOption(new Option('--status <status>', 'only members with this status').choices(['ACTIVE', 'DISABLED']));
@@ -70,7 +71,7 @@ export function membersCommand(io: CommandIo, env: Environment = process.env): C
   const set = of(members.command('set <id>').description('change the role of a member, or disable or enable them'));
   set
     .addOption(role('the new role'))
-    .option('--disable', 'end the sessions and tokens of the member at once')
+    .option('--disable', 'disable the member, and end their sessions and tokens at once')
     .option('--enable', 'enable a disabled member');
   administer<SetOptions>(set, edge, async ({ client, args, options, show }) => {
     const { role: wanted, enable, disable } = options;
@@ -101,5 +102,9 @@ function linkLines({
   readonly name: string;
   readonly expiresAt: string;
 }) {
-  return [url, '', `Send it to ${name} over a private channel: it signs them in, once, until ${expiresAt}.`];
+  return [
+    url,
+    '',
+    `Send this link to ${name} over a private channel: it signs them in once, and is valid until ${expiresAt}.`,
+  ];
 }

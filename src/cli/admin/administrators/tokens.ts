@@ -31,11 +31,11 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
     .requiredOption('--name <text>', 'purpose of the token, e.g. laptop')
     .option(
       '--administrator <id>',
-      'owner of the token; another one than you requires administrators:write (default: you)',
+      'owner of the token (default: you); for others, you need the permission administrators:write',
     )
     .option<readonly string[]>(
       '--role <role>',
-      'only this role of the administrator (repeatable, default: all)',
+      'give the token only this role of the administrator (repeatable; default: all their roles)',
       collect,
     )
     .option<readonly string[]>('--source <cidr>', 'valid only from this address or CIDR (repeatable)', collect)
@@ -60,7 +60,10 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
   });
 
   const list = tokens.command('list').description('list tokens, newest first');
-  list.option('--administrator <id>', 'tokens of this administrator; requires administrators:read (default: your own)');
+  list.option(
+    '--administrator <id>',
+    'tokens of this administrator (default: your own); for others, you need the permission administrators:read',
+  );
   administer<PageOptions & { readonly administrator?: string }>(
     pageOptions(list),
     edge,
@@ -76,7 +79,7 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
 
   const revoke = tokens.command('revoke <id>').description('revoke a token at once');
   administer(revoke, edge, async ({ client, args, show }) => {
-    const path = ['tokens', administratorIdIn(args[0], 'a token: see tokens list'), 'revoke'];
+    const path = ['tokens', administratorIdIn(args[0], 'a token: see "merchant-gateway tokens list"'), 'revoke'];
     const { data } = await client.ask({ method: 'POST', path, expects: tokenSchema });
     show(data, [`The token ${data.id} (${data.name}) is revoked.`]);
   });

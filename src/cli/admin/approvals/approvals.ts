@@ -45,7 +45,9 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
 
   const approve = approvals
     .command('approve <id>')
-    .description('approve the request of another administrator, and make the change if the state is still as shown');
+    .description(
+      'approve the request of another administrator, and make the change unless the record was changed after the request',
+    );
   administer(approve, edge, async ({ client, args, showChange }) => {
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];
     const expects = Type.Object({ ...approvalSchema.properties, propagation: propagationSchema });

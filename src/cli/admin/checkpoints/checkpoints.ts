@@ -10,13 +10,15 @@ import { tableLines } from '../table.js';
 /** Creates the commands `checkpoints runs`, `findings` and `head`. */
 export function checkpointsCommand(io: CommandIo, env: Environment = process.env): Command {
   const checkpoints = new Command('checkpoints').description(
-    'show the access-log checkpoints that the registry has witnessed',
+    'show the checkpoints that gateways sent to the registry: signed line counts and hashes of their access logs',
   );
   const edge = { io, env };
 
   const runs = checkpoints
     .command('runs')
-    .description('list the newest signed checkpoint of each gateway run, oldest run first');
+    .description(
+      'list the newest signed checkpoint of each run (the access log of one gateway process), oldest run first',
+    );
   pageOptions(runs);
   administer<PageOptions>(runs, edge, async ({ client, options, show }) => {
     const query = { ...pageQuery(options), of: 'runs' };
@@ -32,7 +34,9 @@ export function checkpointsCommand(io: CommandIo, env: Environment = process.env
 
   const findings = checkpoints
     .command('findings')
-    .description('list the problems found in access logs when their checkpoints arrived, newest first');
+    .description(
+      'list the problems that the registry found in access logs when it received their checkpoints, newest first',
+    );
   pageOptions(findings);
   administer<PageOptions>(findings, edge, async ({ client, options, show }) => {
     const expects = Type.Array(findingSchema);
@@ -45,7 +49,9 @@ export function checkpointsCommand(io: CommandIo, env: Environment = process.env
 
   const head = checkpoints
     .command('head')
-    .description('print the public key of receipts; with --json also the signed head of the checkpoint list');
+    .description(
+      "print the public key that verifies the registry's receipts for checkpoints; with --json, also the signed length and hash of its list of checkpoints",
+    );
   administer(head, edge, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
     show(data, [data.publicKey]);

@@ -15,7 +15,7 @@ interface SpanOptions {
 /** Creates the commands `instance-keys list`, `pin`, `confirm` and `end`. */
 export function instanceKeysCommand(io: CommandIo, env: Environment = process.env): Command {
   const keys = new Command('instance-keys').description(
-    'show, confirm and replace the instance keys that sign access logs',
+    'show, confirm and replace the keys with which gateways sign their access logs',
   );
   const edge = { io, env };
 
@@ -34,10 +34,13 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const pin = keys
     .command('pin <public-key>')
     .description(
-      'trust another public key for the signed checkpoints of a gateway; run `audit public-key` on its machine to print the key',
+      'also trust this public key for the signed checkpoints of a gateway; run "merchant-gateway audit public-key" on the machine of the gateway to print the key',
     )
-    .option('--from <time>', 'time from which its signatures are valid, e.g. 2026-01-31T12:00:00Z (default: now)')
-    .option('--to <time>', 'time until which its signatures are valid (default: no end)');
+    .option(
+      '--from <time>',
+      'time from which signatures of the key are valid, e.g. 2026-01-31T12:00:00Z (default: now)',
+    )
+    .option('--to <time>', 'time until which signatures of the key are valid (default: no end)');
   administer<SpanOptions>(pin, edge, async ({ client, options, args, show }) => {
     const body = { publicKey: args[0], from: options.from, to: options.to };
     const { data } = await client.ask({ method: 'POST', path: ['instance-keys'], body, expects: instanceKeySchema });
@@ -46,7 +49,9 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
 
   const confirm = keys
     .command('confirm <public-key>')
-    .description('confirm that a key belongs to its gateway; first compare it with audit public-key on that machine');
+    .description(
+      'confirm that a key belongs to the gateway that "instance-keys list" shows; first compare it with the output of "merchant-gateway audit public-key" on the machine of that gateway',
+    );
   administer(confirm, edge, async ({ client, args, show }) => {
     const data = await change(client, 'confirm', { publicKey: args[0] });
     show(data, [`The key of ${data.name} is confirmed.`]);
@@ -54,8 +59,8 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
 
   const end = keys
     .command('end <public-key>')
-    .description('end the validity of a key; later signatures are rejected')
-    .option('--to <time>', 'end of its validity, e.g. 2026-01-31T12:00:00Z (default: now)');
+    .description('end the validity of a key; the registry rejects signatures that are made with it after that time')
+    .option('--to <time>', 'time at which the validity of the key ends, e.g. 2026-01-31T12:00:00Z (default: now)');
   administer<SpanOptions>(end, edge, async ({ client, options, args, show }) => {
     const data = await change(client, 'end', { publicKey: args[0], to: options.to });
     show(data, [`The key of ${data.name} is valid until ${data.to ?? ''}.`]);

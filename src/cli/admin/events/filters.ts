@@ -34,18 +34,22 @@ export function filterOptions(command: Command): Command {
     .option('--administrator <id>', 'only events of the administrator with this id', loggedIdIn)
     .option(
       '--proof <proof>',
-      'only events whose author proved who they are with this: bootstrap (the shared token), or token:ID',
+      'only events whose author was authenticated by this: bootstrap (the shared token), token:ID or session:ID',
       loggedIdIn,
     )
     .option(
       '--claimed <name>',
-      'only events of the shared token whose author gave this name (--actor), which nobody verified',
+      'only events whose author used the shared token and gave this name with --actor; such a name is not verified',
       loggedIdIn,
     )
     .option('--source <address>', 'only events from this IP address', loggedIdIn)
     .option('--request <id>', 'only events of the request with this id (x-request-id)', loggedIdIn)
     .option('--given-reason <text>', 'only events with exactly this reason', loggedIdIn)
-    .option('--revision <number>', 'only events of the change with this revision', loggedIdIn)
+    .option(
+      '--revision <number>',
+      'only events of the change with this revision (the number that the registry gave the change)',
+      loggedIdIn,
+    )
     .option('--seq <number>', 'only the event with this sequence number', loggedIdIn)
     .option('--since <time>', 'only events since this time, e.g. 2026-01-31T12:00:00Z', loggedIdIn)
     .option('--until <time>', 'only events before this time', loggedIdIn);

@@ -40,7 +40,7 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last event of a deleted range without a signature: somebody removed it, or a registry of an earlier release or without registry.witness deleted it after its retention period',
+    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period but could not sign (earlier release, or no registry.witness)',
   'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
@@ -56,12 +56,18 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
       'checkpoint file that --save wrote earlier and that you keep on another machine (repeatable)',
       collect,
     )
-    .option('--public-key <file>', "file with the registry's public key, as checkpoints head prints it")
-    .option('--save <file>', 'write a checkpoint of the verified events to this file; keep it on another machine');
+    .option(
+      '--public-key <file>',
+      `file with the registry's public key, as "merchant-gateway checkpoints head" prints it`,
+    )
+    .option(
+      '--save <file>',
+      'write a checkpoint (number and hash of the verified events) to this file; keep the file on another machine',
+    );
   administer<VerifyOptions>(command, edge, async ({ client, options, show }) => {
     const { data: state } = await client.ask({ method: 'GET', path: ['events', 'chain'], expects: chainStateSchema });
     const given = options.publicKey === undefined ? null : await readKey(options.publicKey);
-    const key = given ?? (state.publicKey === null ? null : keyIn(state.publicKey, 'The key of the registry'));
+    const key = given ?? (state.publicKey === null ? null : keyIn(state.publicKey, 'The response of the registry'));
     const checkpoints = await Promise.all((options.checkpoint ?? []).map((file) => readCheckpoint(file, given)));
     const result = await verifyTrail(client, state, { key, checkpoints, progress: progressOn(edge) });
     const { check, signedTo } = result;
@@ -169,10 +175,10 @@ function summaryOf(
     ...(former === 0 ? [] : [`${former} events of earlier releases are not in the chain.`]),
     publicKey === null
       ? 'The chain is not signed: set registry.witness, or compare the chain with a checkpoint that --save wrote earlier (--checkpoint).'
-      : `Signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
+      : `Events are signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
         (isKeyGiven
           ? '.'
-          : '. The key came from the registry itself: to verify it, pass the key that you know with --public-key.'),
+          : '. The public key came from the registry itself. For a check that does not trust the registry, give the key that you know with --public-key.'),
   ];
 }
 
@@ -209,7 +215,7 @@ async function readCheckpoint(file: string, key: NoteKey | null): Promise<ChainH
     saved = null;
   }
   if (!Check(savedSchema, saved))
-    throw new OperatorError(`The file ${file} has no checkpoint as events verify --save writes it.`);
+    throw new OperatorError(`The file ${file} is not a checkpoint that "merchant-gateway events verify --save" wrote.`);
   const { position, hash, note } = saved;
   if (key !== null) {
     const signed = note === null ? null : readNote(note, key);

@@ -16,7 +16,7 @@ import { countsText } from './totals.js';
 export function keysImportCommand(keys: Command, edge: AdminEdge): void {
   const command = keys
     .command('import <file>')
-    .description('import merchants and hashed keys from a file of JSON lines; - reads standard input')
+    .description('import merchants and hashes of keys from a file of JSON lines, or from standard input if <file> is -')
     .option('--dry-run', 'check every line without importing');
   administer<{ readonly dryRun?: true }>(command, edge, async ({ client, options, args, show }) => {
     const progress = new Progress(edge.io);
@@ -49,7 +49,7 @@ export function keysImportCommand(keys: Command, edge: AdminEdge): void {
 }
 
 const notProjected =
-  "Stored in the database, but not yet in the gateways' key store. Gateways reject these keys until they are there. The registry keeps trying.";
+  "The keys are stored in the database, but not yet in the gateways' key store. Gateways reject these keys until the registry has written them there. The registry keeps trying.";
 
 async function checkAll(
   client: AdminClient,

@@ -47,12 +47,14 @@ export async function readSession(file: string): Promise<StoredSession | null> {
     const stats = await handle.stat();
     const isOwn = process.getuid === undefined || stats.uid === process.getuid();
     if (!stats.isFile() || !isOwn || (stats.mode & othersAccess) !== 0) {
-      throw new OperatorError(`The token file ${file} must be a file of this user with mode 0600: sign in again.`);
+      throw new OperatorError(
+        `The token file ${file} must be a regular file that belongs to you and has mode 0600: sign in again.`,
+      );
     }
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(mostBytes), 0, mostBytes, 0);
     const session = parsed(buffer.subarray(0, bytesRead).toString('utf8'));
     if (!Check(storedSession, session)) {
-      throw new OperatorError(`${file} is no token file of merchant-gateway login: sign in again.`);
+      throw new OperatorError(`${file} is not a token file that "merchant-gateway login" wrote: sign in again.`);
     }
     return session;
   } finally {

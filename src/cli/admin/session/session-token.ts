@@ -48,7 +48,7 @@ export async function askSignIn<Schema extends TSchema>(
   if (parsed !== null && Check(expects, parsed.data)) return { data: parsed.data };
   const failed = Type.Object({ message: Type.String(), data: Type.Object({ code: Type.String() }) });
   if (Check(failed, envelope)) return { code: envelope.data.code, message: envelope.message };
-  throw new OperatorError(`The response of ${url.href} is not one of a registry with sign-in.`);
+  throw new OperatorError(`${url.href} did not respond like a registry with sign-in: check --registry.`);
 }
 
 const leastMilliseconds = 5 * 60_000;
@@ -64,12 +64,13 @@ export async function sessionToken(file: string, target: ApiTarget, now: () => n
   const session = await readSession(file);
   if (session === null) return null;
   // Sending the token to another registry would disclose it.
-  if (session.registry !== address.href) throw new OperatorError(`The token file ${file} is for another registry.`);
+  if (session.registry !== address.href)
+    throw new OperatorError(`The token file ${file} is for another registry: check --registry and --token-file.`);
   const left = Date.parse(session.expiresAt) - now();
   if (left >= leastMilliseconds) return session.token;
   if (session.handle === null) {
     if (left > 0) return session.token;
-    throw new OperatorError('The sign-in has ended: run merchant-gateway login.');
+    throw new OperatorError('The sign-in has ended: run "merchant-gateway login".');
   }
   const refreshed = await askSignIn(target, 'refresh', { handle: session.handle }, sessionData);
   if ('data' in refreshed) {
@@ -79,7 +80,7 @@ export async function sessionToken(file: string, target: ApiTarget, now: () => n
   }
   if (refreshed.code === 'refresh_running') return otherToken(file, session);
   if (left > 0 && refreshed.code === 'provider_unavailable') return session.token;
-  throw new OperatorError(`${refreshed.message}. Run merchant-gateway login.`);
+  throw new OperatorError(`${refreshed.message}. Run "merchant-gateway login".`);
 }
 
 /** Waits until another command that refreshes the sign-in has written the token file, and returns its new token. */

@@ -76,7 +76,7 @@ export function logoutCommand(io: CommandIo, env: Environment = process.env): Co
       return;
     }
     if (session.registry !== target.address.href)
-      throw new OperatorError(`The token file ${file} is for another registry.`);
+      throw new OperatorError(`The token file ${file} is for another registry: check --registry and --token-file.`);
     try {
       // Refresh an expired session first, because only a valid session can end the sign-in at the registry.
       const token = await sessionToken(file, target, Date.now);
@@ -123,8 +123,8 @@ function withSession(command: Command, env: Environment, act: (place: SessionPla
   return command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option('--token-file <file>', 'file for the token (default: in XDG_CONFIG_HOME, one for each registry)')
-    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
-    .option('--config <file>', 'configuration file, for registry.listen')
+    .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
+    .option('--config <file>', 'configuration file from which to take registry.listen (the address)')
     .option('--json', 'print only the data, as JSON')
     .action(async () => {
       const { registry, tokenFile, caFile, config, json } = command.opts<SignInCommandOptions>();

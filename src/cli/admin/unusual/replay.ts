@@ -21,15 +21,20 @@ const mostFiles = 64;
 /** Creates the command `unusual replay`. */
 export function replayCommand(io: CommandIo): Command {
   const command = new Command('replay')
-    .description('run the rules over access logs, and print what they would have reported')
+    .description('apply the rules for unusual use of keys to access logs, and print what the rules would have reported')
     .argument('[file...]', 'files of one or several logs; .gz files are decompressed, - reads standard input')
     .option('--config <file>', 'configuration file with the thresholds, and with the log file if you name no file')
     .option('--json', 'print JSON')
-    .addHelpText('after', '\nThis command changes nothing, and does not verify the log. audit verify does.')
+    .addHelpText(
+      'after',
+      '\nThis command changes nothing, and does not verify the log. "merchant-gateway audit verify" verifies it.',
+    )
     .action(async (given: string[], { config, json }: Options) => {
       const files = logFilesOf(command, given, config);
       if (files.length > mostFiles)
-        command.error(`error: expected up to ${mostFiles} files; join older ones, and read them with -`);
+        command.error(
+          `error: give at most ${mostFiles} files: concatenate older files, and pipe them in with - as the file`,
+        );
       const replay = new Replay(loadConfig({ file: config }).registry.unusual);
       await replayFiles(files, replay, io);
       report(replay, io, json === true);
@@ -234,6 +239,8 @@ function report(replay: Replay, { out, err }: CommandIo, isJson: boolean): void 
     out(`${[...(rows.length === 0 ? [] : table), range, ...more].join('\n')}\n`);
   }
   if (!hasCountries && requests > 0)
-    err('No line has a country (see geoip in the configuration): new-country and new-network report nothing.\n');
+    err(
+      'No line has a country (see geoip in the configuration): the rules new-country and new-network report nothing.\n',
+    );
   err(ignoredLinesWarning(ignored));
 }

@@ -42,7 +42,7 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
   const forget = merchants
     .command('forget-usage <id>')
     .description('delete all request counts and refusals of a merchant')
-    .option('--confirm <id>', 'the id of the merchant again: the deletion cannot be undone');
+    .option('--confirm <id>', 'repeat the id of the merchant to confirm the deletion, which cannot be undone');
   administer<{ readonly confirm?: string }>(forget, edge, async ({ client, options, args, show }) => {
     const id = idIn(args[0], 'merchant');
     if (options.confirm !== id) throw new WrongUsage(`the deletion cannot be undone: confirm it with --confirm ${id}`);
@@ -64,7 +64,7 @@ function verdictLines({
     ['time', `${since} to ${until}`],
     ['accepted requests', String(requests)],
     ['would be refused', `${refused.requests} from ${refused.addresses} addresses`],
-    ['uncertain', `${uncertain}, whose address is not stored`],
+    ['uncertain', `${uncertain} (requests whose address is not stored)`],
   ]);
   if (addresses.length === 0) return summary;
   const rows = addresses.map((one) => [one.address, one.country ?? '', String(one.requests), one.firstAt, one.lastAt]);

@@ -43,7 +43,7 @@ export function refusalsCommand(
     .option('--request-id <id>', 'only the request with this id (X-Request-Id)', loggedIdIn)
     .option('--since <span>', 'only refusals of this period up to now, e.g. 30m or 2d', secondsIn)
     .option('--after <id>', 'only refusals after the one with this id, oldest first', refusalIn)
-    .option('--follow', 'print new refusals until Ctrl-C, with --json one in each line');
+    .option('--follow', 'also print new refusals as they happen, until Ctrl-C; with --json, each refusal is one line');
   administer<RefusalsOptions>(pageOptions(refusals), { io, env }, async (call) => {
     const { client, options, show } = call;
     const path = ['merchants', idIn(options.merchant, 'merchant'), 'refusals'];
@@ -59,7 +59,7 @@ export function refusalsCommand(
       return;
     }
     if (options.page !== undefined || options.perPage !== undefined)
-      throw new WrongUsage('--page and --per-page are not for --follow');
+      throw new WrongUsage('--page and --per-page cannot be combined with --follow');
     await follow(call, { path, filter, after, pause, io });
   });
   return refusals;

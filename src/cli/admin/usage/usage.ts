@@ -39,10 +39,10 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
     .option('--unknown', 'requests without a known key, by address')
     .option('--since <span>', 'period up to now, e.g. 12h or 30d (default: 7d)', secondsIn, 7 * 86_400)
     .addOption(
-      new Option('--by <unit>', 'unit of the chart (default: hour up to two days, otherwise day)').choices([
-        'hour',
-        'day',
-      ]),
+      new Option(
+        '--by <unit>',
+        'unit of time in the chart (default: hour for a period of up to two days, otherwise day)',
+      ).choices(['hour', 'day']),
     )
     .addOption(new Option('--csv', 'print the rows as CSV').conflicts('json'));
   administer<UsageOptions>(usage, { io, env }, async ({ client, options, show }) => {
@@ -116,7 +116,7 @@ function codeLines(rows: readonly UsageRow[]): string[] {
 }
 
 function lastUseText(lastUse: Static<typeof lastUseSchema>['lastUse']): string {
-  if (lastUse === null) return 'never accepted';
+  if (lastUse === null) return 'no accepted request was counted';
   return `${lastUse.at} from ${lastUse.address}${lastUse.country === null ? '' : ` (${lastUse.country})`}`;
 }
 

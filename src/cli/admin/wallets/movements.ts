@@ -30,8 +30,9 @@ interface MovementOptions {
 }
 
 const descriptions = {
-  fund: "move money from the operator's float to a wallet; idempotent by reference",
-  withdraw: "move money from a wallet back to the operator's float; idempotent by reference",
+  fund: "move money to a wallet from the operator's float, the account that funds wallets; each reference moves money only once",
+  withdraw:
+    "move money from a wallet back to the operator's float, the account that funds wallets; each reference moves money only once",
 };
 
 /** Creates the command `wallets fund` or `wallets withdraw`. */
@@ -44,11 +45,14 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     .requiredOption('--reason <text>', 'reason, recorded in the ledger')
     .option(
       '--reference <text>',
-      'your unique reference for this movement, e.g. that of the deposit (default: generated and printed)',
+      'your unique reference for this movement of money, e.g. the number of a deposit (default: generated and printed)',
     )
-    .option('--merchant <id>', 'reject the movement unless the wallet belongs to this merchant');
+    .option('--merchant <id>', 'move money only if the wallet belongs to this merchant');
   if (kind === 'fund') {
-    command.option('--approval <id>', 'id of the approved request for exactly this movement; give its --reference too');
+    command.option(
+      '--approval <id>',
+      'id of the approved request for this movement; also give the --reference of the request',
+    );
   }
   operate<MovementOptions>(command, edge, async ({ client, args, options, show, openRegistry }) => {
     const { amount, currency, environment, reason, merchant } = options;
@@ -57,12 +61,15 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
     // Print the generated reference before the request, because the operator needs it to retry after an interruption.
     if (options.reference === undefined)
-      edge.io.err(`Reference ${reference}. If interrupted, retry with --reference ${reference}\n`);
+      edge.io.err(
+        `The reference is ${reference}. If the command is interrupted, retry with --reference ${reference}\n`,
+      );
     const moved = client.ask({
       ...({ method: 'POST', path: ['wallets', id, kind], expects: movedSchema } as const),
       body: { amount, currency, environment, merchantId, reference, reason },
       ifUnclear:
-        `The money may have been moved nevertheless: retry with --reference ${reference}, ` + 'which moves it once.',
+        `The money may have been moved nevertheless. Retry with --reference ${reference}: money that was already ` +
+        'moved is not moved again.',
     });
     const { data } = await moved.catch(async (error: unknown) => {
       if (!(error instanceof RejectedByApi) || error.code !== 'approval_required') throw error;
@@ -71,7 +78,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     });
     const { isRepeated, balanceAfter } = data;
     const done = isRepeated
-      ? `Already moved under this reference; not moved again. The balance was then ${balanceAfter} (minor units).`
+      ? `The money was already moved under this reference, and was not moved again. After that movement, the balance was ${balanceAfter} (minor units).`
       : `The balance of the wallet is ${balanceAfter} ${currency} (minor units).`;
     show(data, [...entryLines(data), done]);
   });
@@ -82,8 +89,8 @@ async function requestApproval(registry: AdminClient, body: object): Promise<Ope
   const { data } = await registry.ask({ method: 'POST', path: ['approvals'], body, expects: approvalSchema });
   const { reference } = data.after as { readonly reference: string };
   return new OperatorError(
-    `Not moved yet: the funding waits for another administrator until ${data.expiresAt} (approvals approve ${data.id}). ` +
-      `Then run this command again with --reference ${reference} --approval ${data.id}.`,
+    `No money was moved yet. Another administrator must approve the funding by ${data.expiresAt}, with ` +
+      `"merchant-gateway approvals approve ${data.id}". After the approval, run this command again with --reference ${reference} --approval ${data.id}.`,
   );
 }
 
@@ -108,7 +115,9 @@ export function entriesCommand(wallets: Command, edge: AdminEdge): void {
 export function accountsCommand(wallets: Command, edge: AdminEdge): void {
   const command = wallets
     .command('accounts')
-    .description("show the balances of the operator's float, of payouts and of all wallets; their sum is zero");
+    .description(
+      "show the balance of the operator's float (the account that funds wallets), the total paid out and the total of all wallets; the three sum to zero",
+    );
   operate(command, edge, async ({ client, show }) => {
     const expects = Type.Array(accountSchema);
     const { data } = await client.ask({ method: 'GET', path: ['accounts'], expects });

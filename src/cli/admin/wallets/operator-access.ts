@@ -24,8 +24,8 @@ const registryOfWallets: Peer = { ...registryPeer, tokenOption: '--registry-toke
 const administratorsPeer: Peer = {
   ...operatorsPeer,
   rejectedToken:
-    'Check that services.operators.registryKeys has the public key of registry.servicesToken, and the clocks of both ' +
-    'machines.',
+    'Check that services.operators.registryKeys has the public key of registry.servicesToken, and that the clocks of ' +
+    'both machines agree.',
 };
 
 /**
@@ -60,7 +60,7 @@ async function registryAccessOf(options: OperatorAccessOptions, env: Environment
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `the registry signs the token for the operators' API: ${error.message}. ` +
+      `to get a token for the operators' API, the command must first call the registry: ${error.message}. ` +
         "Or give the shared operators' token with --token-file",
     );
   }
@@ -84,7 +84,7 @@ async function servicesTokenFrom(registry: AdminClient, approvalId: string | und
   } catch (error) {
     if (!(error instanceof RejectedByApi) || error.status !== 404 || approvalId !== undefined) throw error;
     throw new OperatorError(
-      "The registry signs no token for the operators' API. Set registry.servicesToken there, or give the shared " +
+      "The registry signs no token for the operators' API. Set registry.servicesToken in its configuration, or give the shared " +
         "operators' token with --token-file. Members of a merchant have no access to wallets.",
       { cause: error },
     );

@@ -36,14 +36,17 @@ export function operate<Options extends object>(
     )
     .option(
       '--registry-token-file <file>',
-      'file with your token at the registry (or set MERCHANT_GATEWAY_TOKEN to the token, or login)',
+      'file with your token for the registry (or set MERCHANT_GATEWAY_TOKEN to the token, or sign in with "merchant-gateway login")',
     )
     .option(
       '--token-file <file>',
       "file with the operators' shared token (or set MERCHANT_GATEWAY_SERVICES_TOKEN to the token)",
     )
-    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
-    .option('--config <file>', 'configuration file, for services.operators and registry')
+    .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
+    .option(
+      '--config <file>',
+      'configuration file from which to take addresses and token files (sections services.operators and registry)',
+    )
     .option(
       '--actor <name>',
       'your name in the ledger if you use the shared token; it is not verified (default: the system user)',
@@ -57,7 +60,10 @@ export function operate<Options extends object>(
     .action(async () => {
       const options = command.opts<Options & OperatorOptions>();
       try {
-        if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
+        if (options.token !== undefined)
+          throw new WrongUsage(
+            'a token is never an argument, because other users of this machine can see arguments: use --token-file',
+          );
         const actor = actorNamed(options.actor);
         const given = options.reason ?? null;
         const access = await operatorAccess(options, env, given);

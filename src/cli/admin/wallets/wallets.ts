@@ -52,29 +52,36 @@ export function walletsCommand(io: CommandIo, env: Environment = process.env): C
 function createCommand(wallets: Command, edge: AdminEdge): void {
   const create = wallets
     .command('create')
-    .description('create an empty wallet, by default the default wallet of the merchant in the currency; idempotent')
+    .description(
+      'create an empty wallet: the default wallet of the merchant in the currency, unless you give --additional; a repeated command creates no second default wallet',
+    )
     .requiredOption('--merchant <id>', 'merchant of the wallet')
     .addOption(environmentOption('environment of the wallet').makeOptionMandatory())
     .requiredOption('--currency <code>', 'currency of the wallet, e.g. NGN', currencyIn)
     .option('--additional', 'create an additional wallet next to the default one')
-    .addOption(new Option('--id <id>', 'id of the additional wallet; to retry, give the printed id'))
+    .addOption(
+      new Option(
+        '--id <id>',
+        'id of the additional wallet (default: generated and printed); to retry, give the printed id',
+      ),
+    )
     .option('--no-registry-check', 'skip the check that the registry knows the merchant');
   operate<CreateOptions>(create, edge, async ({ client, options, show }) => {
     const { environment, currency, additional } = options;
     const merchantId = idIn(options.merchant, 'merchant');
     if (options.id !== undefined && additional !== true)
-      throw new WrongUsage('--id requires --additional: there is only one default wallet');
+      throw new WrongUsage('--id requires --additional, because you cannot choose the id of a default wallet');
     const id = additional === true ? walletIdIn(options.id ?? randomUUID()) : undefined;
     await requireMerchant(merchantId, options, edge.env);
     if (id !== undefined && options.id === undefined)
-      edge.io.err(`The wallet gets the id ${id}. If interrupted, retry with --id ${id}\n`);
+      edge.io.err(`The wallet gets the id ${id}. If the command is interrupted, retry with --id ${id}\n`);
     const { data } = await client.ask({
       ...({ method: 'POST', path: ['wallets'], expects: openedWalletSchema } as const),
       body: { merchantId, environment, currency, ...(id === undefined ? {} : { isDefault: false, id }) },
       ifUnclear:
         id === undefined
-          ? 'The wallet may have been created nevertheless: repeat the command, which creates it once.'
-          : `The wallet may have been created nevertheless: retry with --id ${id}, which creates it once.`,
+          ? 'The wallet may have been created nevertheless. Repeat the command: it creates no second wallet.'
+          : `The wallet may have been created nevertheless. Retry with --id ${id}: this creates no second wallet.`,
     });
     show(data, [...walletLines(data), ...(data.isRepeated ? ['The wallet already existed.'] : [])]);
   });
@@ -126,7 +133,9 @@ async function requireMerchant(id: string, options: CreateOptions, env: Environm
     await client.ask({ method: 'GET', path: ['merchants', id], expects: Type.Object({ id: Type.Literal(id) }) });
   } catch (error) {
     if (!(error instanceof RejectedByApi) || error.status !== 404) throw error;
-    throw new OperatorError(`The registry has no merchant ${id}, so no wallet was created: see merchants list.`);
+    throw new OperatorError(
+      `The registry has no merchant ${id}, so no wallet was created: see "merchant-gateway merchants list".`,
+    );
   }
 }
 
