@@ -20,8 +20,8 @@ export interface RetentionOptions {
 }
 
 /**
- * Deletes old data in batches. Starts the next round a minute after the last one, and pauses briefly between the
- * batches of a round.
+ * Deletes old data in rounds of one or more batches. Pauses briefly between two batches, and for a minute between two
+ * rounds.
  */
 export class RetentionTask {
   readonly #options: RetentionOptions;
@@ -70,13 +70,13 @@ export class RetentionTask {
 
 /**
  * Provides a time that has certainly passed, from which the age of data is measured. The system clock alone does not
- * suffice: set forward by mistake, it would make young data seem old enough to delete. This time starts at that of the
- * newest data, and advances with the monotonic clock. It is never later than the system clock. If it is earlier, data
- * is kept longer than necessary.
+ * suffice: if it is set forward by mistake, young data seems old enough to delete. The provided time starts at the time
+ * of the newest data and advances with the monotonic clock, but is never later than the system clock. It can be earlier
+ * than the true time. Data is then kept longer than necessary.
  */
 export class PassedTime {
   readonly #monotonic: () => number;
-  /** A time that had certainly passed (`moment`) when the monotonic clock showed `at`. */
+  /** When the monotonic clock showed `at`, the time `moment` had certainly passed. */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
 
   /** @param monotonic a monotonic clock, in milliseconds */

@@ -55,7 +55,10 @@ export interface StartOptions extends Omit<
   readonly clientCaFile?: string | null;
   /** Addresses and CIDRs of the reverse proxies; null, the default: no proxies. */
   readonly behindProxy?: readonly string[] | null;
-  /** Further host names that clients send in the Host header. Default: no further hosts. */
+  /**
+   * Host names that the API accepts in the Host header, besides the names in its certificate, loopback names and its
+   * own address. Default: no further names.
+   */
   readonly hosts?: readonly string[];
   /** The URL of the database: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
@@ -116,17 +119,18 @@ export interface RunningRegistry {
 
 /**
  * How long to wait for gateways' reports of records with a status that denies requests (inactive records), in
- * milliseconds. This is enough: a gateway sends two heartbeats a second, and tries to reconnect at least once a second.
+ * milliseconds. This is enough, because a gateway writes its report during a heartbeat. It sends two heartbeats a
+ * second, and tries to reconnect at least once a second.
  */
 const reportMilliseconds = 1_500;
 /**
- * The listen addresses for all interfaces. They do not count as hosts of the API, because a web page can make its own
- * name resolve to them.
+ * The listen addresses for all interfaces. They do not count as hosts of the API: a client connects to a particular
+ * address of this machine, and the API accepts that address in the Host header.
  */
 const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 /**
- * How long the start waits for the first comparison with the store, in milliseconds. With a reachable store, the
- * comparison takes longer only if it rewrites all records.
+ * How long the start waits for the first comparison with the store, in milliseconds. If the store is reachable, the
+ * comparison takes longer than this only if it rewrites all records.
  */
 const firstPassMilliseconds = 1_000;
 
@@ -224,8 +228,9 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Waits for the first comparison of the store with the database before it accepts the first change. Until then, a
-  // database without changes is certainly new, so no unknown gateway can have cached its records.
+  // Waits for the first comparison with the store before the API accepts changes. If the database has no changes and
+  // the store is empty, the comparison concludes that no gateway can have cached records. An earlier change would make
+  // this conclusion impossible.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

@@ -95,8 +95,8 @@ interface RevisionRow {
    */
   sealed_by: Generated<string | null>;
   /**
-   * The name of the published (announced) change for which `sealed_by` is valid. If an earlier release publishes a
-   * change, it does not seal (authenticate) the records, so `sealed_by` becomes invalid.
+   * The value of `published_change` for which `sealed_by` is valid. An earlier release does not seal (authenticate) the
+   * records of a change that it publishes. It sets only `published_change`, so the two columns then differ.
    */
   sealed_change: Generated<string | null>;
 }

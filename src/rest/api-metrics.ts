@@ -24,7 +24,7 @@ export class ApiMetrics {
   #underWay: Promise<string> | null = null;
 
   /**
-   * Counts requests to routes that are added later, except routes that need no authentication.
+   * Counts requests to routes that are added after this call, except routes that need no authentication.
    * @param part prefix of the metric names
    */
   constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
@@ -50,7 +50,7 @@ export class ApiMetrics {
     });
   }
 
-  /** Counts requests to routes that are added to an app later, except routes that need no authentication. */
+  /** Counts requests to routes that are added to an app after this call, except routes that need no authentication. */
   count(app: Pick<RestApp, 'addHook'>): void {
     app.addHook('onResponse', (request, reply, done) => {
       const { url: route = 'none', config } = request.routeOptions;

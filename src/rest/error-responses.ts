@@ -51,7 +51,7 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the response is 503, after
-  // which a client can retry, and not 500.
+  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the status is 503, which
+  // invites the client to retry, instead of 500.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

@@ -50,7 +50,8 @@ export interface ServerOptions {
 /** Options of an API with JSON bodies and one response format. */
 export interface RestOptions extends ServerOptions {
   /**
-   * Adds the hook that authenticates requests. The hook runs before unknown paths are rejected and the body is read.
+   * Adds the hook that authenticates requests. The hook runs before the app rejects unknown paths, and before it reads
+   * the body.
    */
   readonly admit: (app: FastifyInstance) => void;
 }
@@ -58,11 +59,11 @@ export interface RestOptions extends ServerOptions {
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
 /**
- * Maximum length of a path parameter: unlimited, because Fastify would reject a longer one before authentication. The
- * limit of the request head still applies.
+ * Maximum length of a path parameter. There is no limit, because Fastify would reject a parameter beyond the limit
+ * before authentication. The limit of the request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
-/** Maximum number of open connections, more than all gateways together open. Further connections are closed at once. */
+/** Maximum number of open connections. All gateways together open fewer. Further connections are closed at once. */
 const maxConnections = 10_000;
 
 /** Creates an app without routes. All responses have the same JSON format and `cache-control: no-store`. */
@@ -98,9 +99,8 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
 }
 
 /**
- * Makes an app, or one part of it that has a prefix, an API with JSON bodies. Routes must be added to the result in the
- * same event-loop turn: the rejection of unsupported methods knows only these routes.
- * @param admit adds the hook that authenticates requests
+ * Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. Routes must be added to the
+ * result in the same event-loop turn: the rejection of unsupported methods ignores routes that are added later.
  */
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
@@ -185,7 +185,10 @@ function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Value of the `allow` header. Set only on routes that reject the methods which their path does not support. */
+    /**
+     * Value of the `allow` header: the methods that a path supports. Set only on the route that rejects all other
+     * methods.
+     */
     allow?: string;
   }
 }

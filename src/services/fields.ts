@@ -55,7 +55,7 @@ export const serviceReference = Type.String({
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
 });
 
-/** Creates the schema of a text field of a response; null if the record has no value. */
+/** Creates the schema of a text field of a response. The field is null if the record has no value. */
 export function textOrNull(example: string | null, description?: string) {
   const words = description === undefined ? {} : { description };
   return Type.Union([Type.String(), Type.Null()], { ...words, examples: [example] });

@@ -9,9 +9,9 @@ const merchantIdForm = /^[A-Za-z0-9_-]{1,64}$/;
 const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 
 /**
- * Accepts only requests that the gateway forwarded for a merchant. With `assertions`, a request must have the gateway's
- * signed assertion; otherwise it must come from loopback with a local Host header. Other requests are rejected before
- * unknown paths are, so that their clients cannot find out which paths exist.
+ * Accepts only requests that the gateway forwarded for a merchant. Rejects all other requests with a 403, even for
+ * unknown paths, so that their senders cannot find out which paths exist. With `assertions`, a request must have the
+ * gateway's signed assertion. With null, it must come from loopback with a local Host header.
  * @param assertions verifier of the gateway's signed assertions, or null
  * @param hosts lower-case names of this machine besides the loopback names
  */
@@ -69,8 +69,8 @@ function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier)
 }
 
 /**
- * Returns the path as the router decoded it. The encoded path could match another upstream than the route that handles
- * the request.
+ * Returns the path as the router decoded it, because the assertion must be for the upstream of the matched route. The
+ * encoded path could belong to another upstream.
  */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;

@@ -17,13 +17,13 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
- * Deactivates ("holds back") each key and merchant of the database that has fewer rights and a later revision (number
- * of a change) in the source. Otherwise every key revoked since the backup would be valid again after a restore. The
- * record stays inactive until an operator reactivates it ("lift").
+ * A database that was restored from a backup lacks later revocations, so revoked keys would be valid again. To prevent
+ * this, deactivates ("holds back") each key and merchant that has fewer rights and a later revision (number of a
+ * change) in the source than in the database. Such a record stays inactive until an operator reactivates it ("lift").
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared up to this revision, the source and the restored database might use the same number for different
- * changes, so a comparison shows nothing (see `laterRecords`); 0: there are no such revisions
+ * @param uncompared the highest revision that could stand for one change in the source and for another in the restored
+ * database, so that a comparison shows nothing (see `laterRecords`); 0 if there is no such revision
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -173,9 +173,8 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 }
 
 /**
- * Returns the status to store. If the record in the source is ACTIVE, this is the database's own status, otherwise that
- * of the source. `INACTIVE` replaces a malformed status of the source: the database would reject it, and the comparison
- * would stop.
+ * Returns the status to store: that of the source, but the database's own status if the source has ACTIVE. `INACTIVE`
+ * replaces a malformed status of the source: the database would reject it, and the comparison would stop.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
@@ -183,8 +182,8 @@ function heldStatus(known: string, own: string): string {
 }
 
 /**
- * Returns the column with the new time of the status change. Returns no column if the status does not change, so that
- * the stored time stays.
+ * Returns the column `status_changed_at` with the time of this change. If the status stays the same, returns no column,
+ * so that the update keeps the stored time.
  */
 function statusChange(
   before: { readonly status: string },

@@ -27,10 +27,11 @@ export interface LaterMerchant {
 
 /**
  * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because the
- * database lacks a change.
- * @param uncompared the restored database might have assigned revisions (numbers of changes) up to this one a second
- * time, so a comparison of such revisions shows nothing. If the row of an entry has an unpublished change up to this
- * revision, the entry counts as later
+ * database lacks a change. The database lacks a change if the revision (number of a change) of an entry is higher than
+ * that of its row.
+ * @param uncompared the restored database might have used revisions up to this one again for other changes, so
+ * comparing them shows nothing. An entry therefore also counts as later if its row has an unpublished change with such
+ * a revision
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -65,8 +66,8 @@ export async function laterRecords(
 }
 
 /**
- * Returns the names of the entries with a change up to this revision (number) that is in the outbox (not yet written to
- * the store).
+ * Returns the names of those entries that are in the outbox (changes not yet written to the store) with this revision
+ * (number of a change) or a lower one.
  */
 async function waitingNames(
   database: RegistryDatabase,

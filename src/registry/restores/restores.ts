@@ -3,7 +3,7 @@ import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
-/** The maximum number of restores of the database that are listed. Older ones are deleted from the list. */
+/** Maximum number of entries in the list of the database's restores. Older entries are deleted. */
 export const mostRestores = 100;
 const pageLength = 500;
 /** How long a gateway's report of inactive records (whose status denies requests) stays in the store: 24 hours. */
@@ -17,8 +17,8 @@ export interface RestoreOptions {
 }
 
 /**
- * Stores that the database was certainly or possibly restored from a backup. It could lack all changes after its newest
- * event.
+ * Stores an entry about a certain or possible restore of the database from a backup. The database could lack changes
+ * that were made after its newest event.
  * @param isCertain whether the restore is certain, because the store or a gateway has a change that the database lacks
  */
 export async function noteRestore({ database, clock }: RestoreOptions, isCertain: boolean): Promise<void> {
@@ -39,8 +39,8 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 /**
  * Deactivates each key and merchant that has fewer rights and a later revision (number of a change) in the store than
  * in the database.
- * @param uncompared up to this revision, a number can stand for different changes in the source and in the database,
- * see `holdBack`
+ * @param uncompared the highest revision that could stand for different changes in the store and in the database, see
+ * `holdBack`
  * @param mayGoOn called between two pages; if it returns false, the function stops
  * @returns the number of deactivated records; null if it was stopped
  */
@@ -72,8 +72,8 @@ export async function holdBackFromStore(
 /**
  * Deactivates each key and merchant that a gateway reports as inactive, if the report has a later revision (number of a
  * change) than the database. Finally deletes the reports.
- * @param uncompared up to this revision, a number can stand for different changes in the source and in the database,
- * see `holdBack`
+ * @param uncompared the highest revision that could stand for different changes in a report and in the database, see
+ * `holdBack`
  * @returns the number of deactivated records
  */
 export async function holdBackFromReports(
@@ -98,9 +98,9 @@ export async function holdBackFromReports(
 }
 
 /**
- * Handles reports of inactive records (whose status denies requests) that arrive after the rebuild (rewrite of the
- * store), from gateways that could not reach the store before. If no restore was found in the last 24 hours, the
- * database lacks no changes, and the reports are only deleted.
+ * Handles late reports of inactive records (whose status denies requests). They come from gateways that could not reach
+ * the store before its rebuild (complete rewrite). If a restore of the database was found in the last 24 hours, passes
+ * the reports to `holdBackFromReports`. Otherwise the database lacks no changes, so the reports are only deleted.
  * @returns the number of deactivated records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {

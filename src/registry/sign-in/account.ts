@@ -67,7 +67,8 @@ async function changed(
   grant: Grant,
   now: number,
 ): Promise<Account> {
-  // Rejects claims that name another merchant. Otherwise the administrator's existing tokens would get access to it.
+  // Rejects claims that name another merchant than the stored one. Otherwise the administrator's existing tokens would
+  // give access to the new merchant.
   if (grant.merchantId !== before.merchantId) return { cause: 'other-merchant' };
   const isSame = grant.roles.toSorted().join() === before.roles.toSorted().join();
   if (isSame) return { administrator: before, events: [] };

@@ -43,8 +43,9 @@ export class ClaimRules {
     const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
     const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
     const members = roles.filter((role) => roleTable[role].isOfMember).length;
-    // Rejects claims that give roles of members together with other roles. Also rejects roles of members without a
-    // merchant, and other roles with one. Otherwise a wrong entry at the provider could show a member all merchants.
+    // Members are administrators of a single merchant. Rejects claims that mix their roles with other roles, that give
+    // a member no merchant, or that give any other administrator a merchant. Otherwise a wrong entry at the provider
+    // could show a member all merchants.
     if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
     return { roles, merchantId };
   }

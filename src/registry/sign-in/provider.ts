@@ -41,7 +41,7 @@ export interface BrowserSecrets {
   readonly verifier: string;
 }
 
-/** Thrown if the provider or its response did not prove an identity. `reason` is a word for events, without secrets. */
+/** Thrown if the provider did not prove an identity. `reason` is one word without secrets, which events can contain. */
 export class ProviderError extends Error {
   /**
    * @param kind `unavailable`: no usable response, retry later. `refused`: the provider refused; `reason` is its OAuth
@@ -61,8 +61,8 @@ const timeoutSeconds = 5;
 /** How long the discovered metadata stays cached, in milliseconds. openid-client caches signing keys itself. */
 const metadataMilliseconds = 60 * 60 * 1000;
 /**
- * The accepted signature algorithms of ID tokens. They are all asymmetric, because with a symmetric one the client
- * secret could sign tokens.
+ * The accepted signature algorithms of ID tokens, all asymmetric. With a symmetric algorithm, the client secret would
+ * be the signing key, so anyone who knows it could forge tokens.
  */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
@@ -128,7 +128,7 @@ export class IdentityProvider {
 
   /**
    * Exchanges a code, which a browser has brought from the provider, for the person's claims.
-   * @param callback the URL to which the provider sent the browser, with the configured origin
+   * @param callback the URL that the browser requested with the code, but with the console's own origin
    * @returns the person, and when they last authenticated at the provider, in milliseconds since 1970; null if the
    * provider does not send this time
    * @throws ProviderError
@@ -236,7 +236,7 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
   if (error instanceof client.AuthorizationResponseError) return new ProviderError('refused', wordIn(error.error));
   if (error instanceof client.ResponseBodyError) {
     if (refusals.has(error.error)) return new ProviderError('refused', error.error);
-    // For example invalid_client: the registry's own configuration is wrong, so nobody can sign in.
+    // For example invalid_client: the registry's own configuration is wrong, so every sign-in fails.
     return new ProviderError('unavailable', wordIn(error.error));
   }
   // openid-client wraps an error that `boundedFetch` throws: the original error is in `cause`.

@@ -18,8 +18,8 @@ export async function deleteEnded(database: RegistryDatabase, before: number): P
 }
 
 /**
- * Lets one request at a time call the provider for a sign-in.
- * @returns false if another request has called the provider within the last `forMilliseconds`, or does so now
+ * Claims the right to call the provider for a sign-in, so that only one request at a time calls it.
+ * @returns false if another request has claimed this right within the last `forMilliseconds`, or claims it concurrently
  */
 export async function claimTurn(
   database: RegistryDatabase,

@@ -18,7 +18,7 @@ export interface SignInSources {
 }
 
 /**
- * Statuses with which a sign-in is refused before its credential is checked. Such sign-ins are only counted (see
+ * A sign-in that is refused with one of these statuses gets no event of its own. It is only counted (see
  * `Attempts.refused`).
  */
 const counts: ReadonlySet<number> = new Set([429, 503]);

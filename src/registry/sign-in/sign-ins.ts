@@ -39,8 +39,9 @@ export interface SignInOptions extends Pick<RegistryContext, 'database' | 'clock
 }
 
 /**
- * Signs people in with a device code (RFC 8628). All state is in the database, so each request can reach another
- * replica. The database stores the hashes of handles (the clients' secrets), and the provider's secrets encrypted.
+ * Signs people in with a device code (RFC 8628). All state is in the database, so any replica can handle each request.
+ * The database contains only the hashes of handles (the clients' secrets), and contains the provider's secrets only in
+ * encrypted form.
  */
 export class SignIns {
   readonly #options: SignInOptions;

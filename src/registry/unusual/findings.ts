@@ -21,7 +21,10 @@ export interface FindingFilter {
   readonly rule?: string | undefined;
   /** `open`: findings without a decision, or with the decision `look`. `answered`: findings with another decision. */
   readonly status?: 'open' | 'answered' | undefined;
-  /** The id of the only merchant whose findings are listed, if a member of that merchant asks; null: no limit. */
+  /**
+   * If the caller is a member of a merchant, the id of that merchant: only its findings are listed. Null for other
+   * callers.
+   */
   readonly memberOf: string | null;
 }
 

@@ -20,7 +20,10 @@ export const unusualFindingSchema = Type.Object({
   rule: Type.String({ description: `one of ${ruleList}` }),
   kind: Type.String({ description: 'the rule, and the new value that it found, such as new-country:KE' }),
   foundAt: moment,
-  /** Time of the first request that shows the unusual use, as precisely as the usage counts contain it. */
+  /**
+   * Time of the first request that shows the unusual use. Some usage counts have only the hour, so the time is
+   * approximate.
+   */
   seenAt: moment,
   message: Type.String(),
   address: textOrNull,

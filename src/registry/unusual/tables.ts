@@ -5,8 +5,8 @@ interface KeyHabitRow {
 }
 
 /**
- * The single row with the times when usage data arrived. The rules about unusual use need a period without
- * interruptions. Times are in milliseconds since 1970.
+ * The single row with the times when usage data arrived, in milliseconds since 1970. The rules about unusual use need
+ * usage data without an interruption, and these times show whether there was an interruption.
  */
 interface UsageWatchRow {
   id: 1;

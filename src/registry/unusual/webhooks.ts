@@ -54,7 +54,9 @@ export async function enqueueWebhooks(
 const hourMilliseconds = 60 * 60 * 1000;
 const lateMilliseconds = 10 * 60 * 1000;
 
-/** Counts the messages that were given up, or that are not delivered after ten minutes. */
+/**
+ * Counts the messages that are still undelivered ten minutes after their creation, including those that were given up.
+ */
 export async function countUndelivered(database: RegistryDatabase, now: number): Promise<number> {
   const late = database.selectFrom('webhooks').where('created_at', '<', now - lateMilliseconds);
   return (await late.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;

@@ -32,7 +32,8 @@ export async function readBatch(body: string, detail: AddressDetail): Promise<Us
 
 /**
  * Checks times and counts.
- * @throws RefusedBatch for a time that is no date, an hour or day that is not whole, and a count that is too high
+ * @throws RefusedBatch for a time that is no date, an hour or a day that does not begin on the hour or at midnight
+ * (UTC), and a count that is too high
  */
 function requireRanges(batch: UsageBatch): void {
   const problem = new RefusedBatch('the batch has a time, a count or a sequence number out of range');

@@ -13,7 +13,10 @@ import type { UnusualTables } from '../unusual/tables.js';
 import type { UsageTables } from './tables.js';
 import { lockUsage } from './usage-batches.js';
 
-/** Maximum number of rows that one transaction deletes from a table. More would delay the batches of gateways. */
+/**
+ * Maximum number of rows that one transaction deletes from a table. Gateways' batches wait for the transaction, so a
+ * longer one would delay them.
+ */
 const rowsAtOnce = 5_000;
 
 /** Dependencies of OldUsage. */

@@ -112,8 +112,8 @@ export async function listAgents(
 }
 
 /**
- * Maximum age of the newest batch of a running gateway process. If the batch is older and is not the closing one, the
- * process counts as incomplete.
+ * Maximum age of the newest batch of a running gateway process. A process whose newest batch is older counts as
+ * incomplete, unless that batch is its closing one.
  */
 const silentMilliseconds = 30_000;
 

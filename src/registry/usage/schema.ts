@@ -178,7 +178,7 @@ export const merchantUsageQuery = Type.Object({
   ),
 });
 
-/** The query of the usage of a key, and of requests without a known key. */
+/** The query of two lists: the usage of one key, and the requests without a known key. */
 export const keyUsageQuery = Type.Object({
   ...{ ...listQuery, ...period, code, environment },
   by: Type.Optional(Type.Enum([...timeOrCode], { type: 'string', description: 'hour (the default), day or code' })),

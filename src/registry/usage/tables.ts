@@ -80,7 +80,7 @@ interface UsageHostRow {
   merchant_id: string;
   /** The header with the host: Origin, Referer or Host. Empty in the row for all hosts beyond the limit. */
   header: string;
-  /** The host. If `header` and this are empty: the sum of all hosts beyond the limit. */
+  /** The host. In the row for all hosts beyond the limit, this column is empty, like `header`. */
   host: string;
   accepted: number;
   refused: number;
@@ -95,7 +95,10 @@ interface UsageKeyRow {
   last_country: string | null;
 }
 
-/** How many refusals of a merchant were ever added. This is also the number (`seq`) of the last refusal. */
+/**
+ * Counts the refusals of a merchant in all received batches, including refusals that were deleted since. The count is
+ * also the number (`seq`) of the newest refusal.
+ */
 interface UsageMerchantRow {
   merchant_id: string;
   refusals: number;
@@ -104,7 +107,10 @@ interface UsageMerchantRow {
 /** A refused request of a merchant. */
 interface UsageRefusalRow {
   merchant_id: string;
-  /** Number of the refusal, from 1 for each merchant, in the order in which refusals become visible to readers. */
+  /**
+   * Number of the refusal. The refusals of each merchant are numbered from 1, and become visible to readers in this
+   * order.
+   */
   seq: number;
   at: number;
   environment: string;

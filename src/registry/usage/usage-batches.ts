@@ -8,8 +8,8 @@ import { type AddressDetail, readBatch, RefusedBatch } from './checked-batch.js'
 import { addRows } from './store-rows.js';
 
 /**
- * Called exactly once per batch, in the transaction that adds it. If this rejects, the batch is not added. Each key in
- * the batch has its key id and merchant, or null if the key is unknown.
+ * Called exactly once per batch, in the transaction that adds the batch. If the returned promise rejects, the batch is
+ * not added. A known key in the batch has its key id and merchant; for an unknown key, they are null.
  */
 export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, now: number) => Promise<void>;
 
@@ -56,9 +56,10 @@ export class UsageBatches {
   }
 
   /**
-   * Adds a batch if it is the next one that its gateway process can send. Otherwise changes nothing.
-   * @returns JSON for the gateway: the highest stored sequence number of its process, or `problem`, which says why the
-   * batch can never be added
+   * Adds a batch, unless it was added before, or an earlier batch of its gateway process has yet to arrive. In these
+   * two cases, changes nothing.
+   * @returns JSON for the gateway: `sequence`, the highest stored sequence number of its process; or `problem`, which
+   * says why the batch can never be added
    * @throws DatabaseError if the database is unavailable; nothing is stored then
    */
   async add(body: string): Promise<string> {

@@ -27,7 +27,7 @@ export interface DescribedRoute {
 export interface ApiDescription {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly security: Readonly<Record<string, object>>;
-  /** Returns the failures that all routes of the same kind have in common, by status. */
+  /** Returns descriptions of the failures that follow from a route's kind, such as its method, by status. */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
   /** Schemas of the properties in a failure's `data`, besides the code. */
   readonly failureDetails?: TProperties;
@@ -202,9 +202,9 @@ interface Operation {
   readonly message?: string;
   /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes that this route can return, but not every route of its kind. */
+  /** Failure codes of this route, besides those that every route with the same method and statuses can return. */
   readonly codes?: readonly string[];
-  /** Descriptions of further failures, by status. Failures that all routes of its kind have are not among them. */
+  /** Descriptions of further failures, by status. They complete or replace those from `failuresOf`. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 

@@ -1,6 +1,6 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 
-/** Converts a schema to JSON. Each schema with a title in it becomes a `$ref` reference to that title. */
+/** Converts a schema to JSON. Replaces each schema that has a title, at any depth, by a `$ref` to that title. */
 export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }

@@ -46,8 +46,8 @@ export async function findCustomer(database: ServicesDatabase, tenant: Tenant, i
 }
 
 /**
- * Returns a customer's `sequence`, which is its position in the list. Works for a deleted customer too, because a
- * client could be paging through the list.
+ * Returns a customer's `sequence`, which is its position in the list. Also finds a deleted customer, because a client
+ * that is paging through the list can still name it in `up_to`.
  */
 async function sequenceOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
   const row = await rowOf(database, tenant, id);
@@ -117,8 +117,8 @@ export function updateCustomer(
         .executeTakeFirst();
       if (row === undefined) return null;
       const customer = toCustomer(row);
-      // The first update locked the row. So of two concurrent changes, the second one builds its search text from the
-      // fields of both changes.
+      // The update above has locked the row until the commit, so the second of two concurrent changes waits for the
+      // first. It then builds its search text from the fields of both changes.
       await transaction
         .updateTable('customers')
         .set({ search_text: searchTextOf(customer) })

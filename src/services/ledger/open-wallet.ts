@@ -27,8 +27,9 @@ export interface OpenedWallet {
 }
 
 /**
- * Creates an empty wallet; no other code creates wallets. Returns an existing wallet with the same id unchanged, or the
- * existing default wallet if a default is requested. The caller must check that this is the intended wallet.
+ * Creates an empty wallet; no other code creates wallets. If a wallet with the same id exists, returns it unchanged. If
+ * a default wallet is requested and one exists, returns the existing default wallet. The caller must check that the
+ * returned wallet is the intended one.
  */
 export async function openWallet(
   transaction: ServicesDatabase,
