@@ -274,7 +274,11 @@ t.test('a trusted proxy is an address, or a network too small to contain every c
   const text = (entries: readonly string[]) => JSON.stringify({ trustedProxies: entries });
   t.same(problemsOf({ text: text(good) }), []);
   for (const entry of everyone) {
-    t.match(problemsOf({ text: text(['10.0.0.1', entry]) }), [/^line 1: trustedProxies\[1\]: is so wide that it includes clients, which/], entry);
+    t.match(
+      problemsOf({ text: text(['10.0.0.1', entry]) }),
+      [/^line 1: trustedProxies\[1\]: is so wide that it includes clients, which/],
+      entry,
+    );
   }
   t.same(
     problemsOf({ text: text([...garbage, ...good]) }),
