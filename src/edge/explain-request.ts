@@ -32,8 +32,8 @@ export interface DescribedRequest {
 }
 
 /**
- * The inputs of a decision other than the request. Throttles and overload are excluded, because they depend on the
- * current state of a gateway.
+ * The inputs of a decision, apart from the request itself. Throttles and overload are excluded, because they depend on
+ * the current state of a gateway.
  */
 export type DecisionSources = Omit<
   StepSources,

@@ -95,7 +95,8 @@ const graceMilliseconds = 2_000;
 
 /**
  * Starts the gateway's listeners. Closes the dependencies in `ports` if the start fails.
- * @param onWarm called at the end of the warm-up; until then, the gateway is not ready. Null to skip the warm-up.
+ * @param onWarm called at the end of the warm-up (requests of the gateway to itself, so that V8 compiles the code).
+ *   Until then, the gateway is not ready. Null to skip the warm-up.
  * @throws OperatorError for an unusable certificate or a TCP port in use
  */
 export async function startGateway(
@@ -260,8 +261,8 @@ const maxPemBytes = 1024 * 1024;
  * How long an upstream connection rests (is not reused) after a response. This is longer than most responses take, so a
  * duplicate or late response arrives during the rest and closes the connection. Without the rest, a stray response
  * would be taken for that of the next request, and every later request would get the response of an earlier one. Under
- * load, a connection rests only for as long as a response takes. A stray response then affects one request, because
- * that request's own response arrives during the rest.
+ * load, a connection rests only for as long as a response takes. A stray response can then be taken for that of one
+ * request, but this request's own response arrives during the rest and closes the connection.
  */
 const restMilliseconds = 100;
 

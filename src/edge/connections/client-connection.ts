@@ -41,16 +41,17 @@ export class ClientConnection implements ConnectionFacts {
   /** Whether an error of Node's HTTP parser on this connection has been reported. Later parser errors are ignored. */
   hasRefused = false;
   /**
-   * The request line or header line that exceeds the parser's limit, until its end arrives; null without such a line.
+   * The request line or header line that exceeds the parser's limit and whose end has not arrived yet. Null if there is
+   * no such line.
    */
   unfinishedLine: UnfinishedLine | null = null;
   /** `bytesRead` of the socket before the first byte of the first request. */
   readonly #bytesBefore: number;
-  /** The last request received; null before the first request, or after the last one has ended cleanly. */
+  /** The last request received. Null before the first request, and after `endTurn` has cleared it. */
   #newest: Exchange | null = null;
   /**
-   * The request in progress, or the last request that was executed. Null before the first request, and once the data of
-   * the last request was dropped.
+   * The request in progress; without one, the last request that was executed. Null before the first request, and after
+   * `endTurn` has cleared it.
    */
   #current: Exchange | null = null;
   #waiting = 0;
@@ -81,7 +82,7 @@ export class ClientConnection implements ConnectionFacts {
     return this.socket.bytesRead !== this.#bytesBefore;
   }
 
-  /** The last request received; null before the first one, or after the last one has ended cleanly. */
+  /** The last request received. Null before the first request, and after `endTurn` has cleared it. */
   get newest(): Exchange | null {
     return this.#newest;
   }
@@ -92,7 +93,7 @@ export class ClientConnection implements ConnectionFacts {
    * If the gateway had already executed the waiting request, this request would get no response or log line and would
    * never release its permit (slot for a request in flight at the upstream). If too many requests wait, the connection
    * closes, but only after the current response, because that response could confirm a payout.
-   * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent. Such a
+   * @param turn called when all earlier requests have ended. If `alive` is false, no response can be sent, so the
    *   request must not be executed (RFC 9112 9.6).
    */
   awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {

@@ -14,9 +14,9 @@ export const evictionDetail =
   'the gateway closed this connection to make room for a new one: the request was not accepted yet, or its body had not arrived';
 
 /**
- * Fraction of the connection limit. If fewer connections than this lack an accepted request, their clients have most
- * likely only just connected. In that case, they are evicted only if no merchant holds more than half of all
- * connections.
+ * Fraction of the connection limit. If fewer connections than this lack an accepted request, these connections are most
+ * likely new. In that case, a connection of the merchant that holds more than half of all connections is evicted first.
+ * Without such a merchant, one of the new connections is evicted.
  */
 const newcomerShare = 1 / 16;
 
@@ -137,8 +137,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   }
 
   /**
-   * Called when a request head has arrived. Of the idle connections of its merchant, this one is now the last to be
-   * evicted.
+   * Called when a request head has arrived. Moves this connection to the end of its merchant's idle list, so that it is
+   * evicted last.
    */
   requestBegan(): void {
     if (this.#isReleased || this.#isInUse || this.#holder === null) return;
@@ -148,7 +148,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
 
   /**
    * Called when the current request is accepted. The connection now counts for the request's merchant.
-   * @param hasBody whether a body has yet to arrive. If not, the connection is not evicted before the request ends.
+   * @param hasBody whether the request has a body that has not arrived yet. If false, the connection is not evicted
+   *   before the request ends.
    */
   accepted(merchantId: string, hasBody: boolean): void {
     if (this.#isReleased) return;
@@ -210,7 +211,10 @@ interface Holder<Connection extends Links<Connection>> {
   readonly merchantId: string;
   /** Number of open connections. */
   open: number;
-  /** Connections without an accepted and complete request in flight, the longest idle first. */
+  /**
+   * Connections that can be evicted, the longest idle first: those without an accepted request in flight, and those
+   * that still wait for the body of one.
+   */
   readonly idle: LinkedList<Connection>;
 }
 

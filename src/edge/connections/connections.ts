@@ -11,9 +11,9 @@ interface Since<Value> {
 }
 
 /**
- * How long to wait for a client's next request during shutdown, in milliseconds. The time starts with the connect, the
- * TLS handshake, or a response that promised keep-alive. The client could be about to send a request, and an immediate
- * close would reset the connection.
+ * How long to wait for a client's next request during shutdown, in milliseconds. The client could be about to send a
+ * request, and an immediate close would reset the connection. The time starts with the connect, the TLS handshake, or a
+ * response that promised keep-alive.
  */
 const nextRequestMilliseconds = 1_000;
 
@@ -64,9 +64,9 @@ export class Connections {
   }
 
   /**
-   * Closes each connection after its next response. The listener continues to accept new connections. Closing an idle
-   * connection could lose a request in transit. After a response with `connection: close`, the client sends no request
-   * that could be lost.
+   * Closes each connection after its next response, which carries `connection: close`, so the client sends no further
+   * request. An immediate close of an idle connection could lose a request in transit. The listener continues to accept
+   * new connections.
    */
   endWithNextResponse(): void {
     this.#lastResponses = true;
@@ -79,9 +79,8 @@ export class Connections {
 
   /**
    * Resolves when the event loop has accepted the connections that were pending in the kernel, and has read their
-   * bytes. libuv accepts one connection per event loop turn.
-   * Shutdown must wait for this. When a listening socket closes, the kernel resets its pending connections; when a
-   * connection with unread bytes closes, the kernel resets it too.
+   * bytes. Shutdown must wait for both: the kernel resets connections that are pending when the listening socket
+   * closes, and connections that are closed with unread bytes. libuv accepts only one connection per event loop turn.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;

@@ -1,4 +1,4 @@
-/** The links to the neighbours in a `LinkedList`, which each member of the list has to provide. */
+/** The links to the previous and the next member of a `LinkedList`. Each member of the list must have them. */
 export interface Links<Member> {
   previous: Member | null;
   next: Member | null;

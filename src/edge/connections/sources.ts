@@ -11,9 +11,10 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 }
 
 /**
- * The sources of a listener's connections, and the source with the most connections without an accepted request. An
- * attacker controls how often this source is queried, so each operation is O(1). For this, there is one list of sources
- * for each number of such connections, and an operation moves a source only to the next or the previous list.
+ * Tracks the sources of a listener's connections, and finds the source with the most connections without an accepted
+ * request. An attacker controls how often this search runs, so each operation is O(1). Sources with the same number of
+ * connections without an accepted request form one list. An operation changes this number by one, so it moves a source
+ * only to the next or the previous list.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();

@@ -49,9 +49,12 @@ const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
 /** This many connections can rest (stay unused for a short time after a response), even if fewer are in use. */
 const leastResting = 16;
-/** If this many requests wait in one event loop turn, no connection rests: rests would double the connections. */
+/**
+ * If this many requests wait in one event loop turn, no connection rests. Otherwise as many connections could rest as
+ * are in use, so the pool would need twice as many.
+ */
 const fullTurn = 8;
-/** How long each connection carries only one request after a service sent bytes without a pending request. */
+/** After a service has sent bytes without a pending request, each connection carries only one request for this long. */
 const distrustMilliseconds = 60_000;
 /**
  * After this time, a pending connect whose request is gone no longer counts as capacity, because it could hang forever.
@@ -67,8 +70,8 @@ export class ConnectionPool {
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
   /**
-   * Connections whose response ended in this event loop turn. They are reused in a later turn, because the pool notices
-   * only in the next turn if the service has closed one right after the response.
+   * Connections whose response ended in this event loop turn. They are not reused before a later turn: if the service
+   * closes one right after the response, the pool notices it only in the next turn.
    */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
@@ -85,7 +88,7 @@ export class ConnectionPool {
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
-      // Set explicitly: the default client of the plugin @fastify/http-proxy would not verify certificates.
+      // Set explicitly, not left to a default: the plugin @fastify/http-proxy by default verifies no certificates.
       rejectUnauthorized: true,
       lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
@@ -118,8 +121,7 @@ export class ConnectionPool {
    * Sends a request at the end of the event loop turn. A connection is reused only after an idle turn, in which the
    * pool reads all data that has arrived. The request thus avoids a connection that the upstream has closed or sent
    * unsolicited bytes on.
-   * @param onNew whether to use only a connection opened after this call, because a service that shuts down closes all
-   *   older connections
+   * @param onNew whether to use only a connection opened after this call: a service that shuts down closes older ones
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
     if (this.#onClosed !== null) {
@@ -199,15 +201,15 @@ export class ConnectionPool {
   /** @param inTurn number of requests that wait in this event loop turn */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    // If as many connections rest as are in use, each connection rests for about as long as a response takes.
+    // Let as many connections rest as are in use: each of them then rests for about as long as a response takes.
     const inUse = this.#connections.size - this.#idle.size;
     const mayRest = this.#mayOpen && inTurn < fullTurn;
     return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);
   }
 
   /**
-   * Closes idle connections immediately, and busy ones after their response. A busy connection could have received
-   * unsolicited bytes, too, and the pool could have taken them for a response.
+   * After unsolicited bytes on one connection, closes all idle connections immediately and all busy ones after their
+   * response. Busy ones could also have received such bytes, and the pool could have taken them for a response.
    */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;

@@ -41,8 +41,8 @@ export class ClosedBeforeResponse extends Error {
  */
 const idleMilliseconds = 4_000;
 /**
- * Safety margin, subtracted from the upstream's Keep-Alive timeout. If the upstream closed while a request is in
- * transit, the gateway could not know whether the request was executed.
+ * Safety margin, subtracted from the upstream's Keep-Alive timeout. If the upstream closed the connection while a
+ * request was in transit, the gateway could not know whether the request was executed.
  */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
@@ -101,8 +101,8 @@ export class Connection {
       this.#ended(error);
     });
     socket.on('end', () => {
-      // The end of the connection completes a response without a length, but not if a failed write reveals a reset. In
-      // all other cases, destroy the socket: a peer that reads nothing more would never let pending writes finish.
+      // The end completes a response without a length, unless a failed write shows that the peer has reset the
+      // connection. If the end completes no response, destroy the socket: the peer may never read the pending writes.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
       this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
@@ -277,8 +277,8 @@ const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
  * Serializes a request head as latin1, including the empty line at its end.
- * @throws Error for an invalid target or header. This is a second check, after that of Node's parser on the client's
- *   request.
+ * @throws Error for an invalid target or header. Node's parser has already checked the client's request, so this is a
+ *   second check.
  */
 export function writeRequestHead({ method, target, host, headers, body, keepsConnection }: RequestHead): string {
   if (notInTarget.test(target)) throw new Error('invalid character in the request target');

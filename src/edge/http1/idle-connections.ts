@@ -9,7 +9,7 @@ export interface IdleOptions {
   readonly boundIdle: number;
   /**
    * Minimum time between a response and the next use of its connection, in milliseconds, so that a late second response
-   * is noticed before the next request is sent. Does not apply if no other connection is available.
+   * is noticed before the next request is sent. Under load, a connection is reused earlier.
    */
   readonly restMilliseconds: number;
 }
@@ -28,7 +28,7 @@ export class IdleConnections {
   readonly #shared: Connection[] = [];
   /** Connections bound to (reserved for) a merchant, by merchant, the longest idle first. */
   readonly #ofMerchant = new Map<string, Connection[]>();
-  /** The connections of all merchants that are bound (reserved), the longest idle first. */
+  /** All bound (reserved) connections, of any merchant, the longest idle first. */
   readonly #bound = new Set<Connection>();
 
   constructor(options: IdleOptions) {

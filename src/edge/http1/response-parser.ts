@@ -37,8 +37,8 @@ export class ResponseParser {
   }
 
   /**
-   * Parses received bytes. Bytes without a pending request are an error. They would be read as the start of the next
-   * response, which could belong to another merchant.
+   * Parses received bytes. Bytes without a pending request are an error. Otherwise they would be read as the start of
+   * the next response, which could belong to another merchant.
    * @throws MalformedResponse if the connection can no longer be parsed
    */
   take(bytes: Buffer): void {
@@ -203,8 +203,8 @@ function parseResponseHead(text: string, method: string): ResponseHead {
 }
 
 /**
- * Checks the first bytes of an incomplete response head. Bytes that can never become a valid head fail immediately,
- * instead of waiting for the rest until the timeout.
+ * Checks the first bytes of an incomplete response head. If they can never become a valid head, fails immediately, so
+ * that the request does not wait for the rest until the timeout.
  * @throws MalformedResponse
  */
 function checkBeginning(text: string): void {

@@ -17,13 +17,11 @@ export interface RequestLogOptions {
     readonly requests: Pick<GatewayMetrics['requests'], 'add'>;
   };
   readonly exposedKeys: ExposedKeys;
-  /** The counter of requests for the registry; null if requests are not counted. */
+  /** Counts the requests; the registry receives these counts. Null if requests are not counted. */
   readonly usage: UsageCounter | null;
-  /** The counters of requests by merchant, for the metrics; null if requests are not counted by merchant. */
+  /** Counts the requests of each merchant for the metrics; null if the metrics do not distinguish merchants. */
   readonly merchants: MerchantCounts | null;
-  /**
-   * Combines requests without an acceptable key into one log line for several; null if each request has its own line.
-   */
+  /** Combines several requests without an acceptable key into one log line; null if each request has its own line. */
   readonly sharedLines: SharedLines | null;
   /** The exporter of traces; null if traces are not exported. */
   readonly traces: TraceExport | null;

@@ -35,8 +35,8 @@ export class RowLists<Note = never> {
   readonly #mostOfOwner: number;
   readonly #most: number;
   /**
-   * Start of the hour or day of the latest request. Cached, because computing it takes a slow remainder of large
-   * numbers.
+   * Start of the hour or day of the latest request. Cached, because the remainder (`%`) of large numbers is slow to
+   * compute.
    */
   #time = 0;
 
@@ -61,7 +61,7 @@ export class RowLists<Note = never> {
    * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, returns
    * the index for the owner's row with the label null, or `noRoom` if there is no room for that row either.
    * @param at a time within the period of the row, in milliseconds since 1970
-   * @param note stored with a new row, but not compared: two notes do not make two rows
+   * @param note stored if the row is added, ignored if the row exists: notes do not distinguish rows
    */
   rowOf(owner: number, at: number, label: string | null, note: Note | null = null): number {
     if (at < this.#time || at >= this.#time + this.#period) this.#time = at - (at % this.#period);

@@ -19,7 +19,10 @@ export interface SharedLinesOptions {
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
   readonly environment: string;
-  /** The counter of the requests in each line, for the registry; null if requests are not counted. */
+  /**
+   * Counts the requests that each line stands for; the registry receives these counts. Null if requests are not
+   * counted.
+   */
   readonly usage: Pick<UsageCounter, 'countWithoutKey'> | null;
   /** Returns the time, in milliseconds since 1970. */
   readonly now: () => number;
@@ -61,9 +64,9 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /**
-   * `lines`: number of shared lines. The other numbers count the requests in such lines, by reason. `throttled`: in the
-   * line of their throttled source. `sources`: too many throttled sources for a line each. `reserve`: the disk is
-   * nearly full.
+   * `lines` counts the shared lines; the other members count the requests in these lines. `throttled`: requests in the
+   * line of one throttled source. `sources`: requests of all throttled sources without a line of their own. `reserve`:
+   * requests that share a line because the disk is nearly full.
    */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 

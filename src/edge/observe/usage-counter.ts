@@ -11,8 +11,8 @@ import { noRoom, RowLists } from './row-lists.js';
  */
 const mostKeys = 200_000;
 /**
- * Maximum number of separately counted keys in requests that were denied before the key was looked up. Anybody can send
- * made-up keys, so they must not use up the room for keys that exist.
+ * Maximum number of keys that are counted separately although they were not looked up, because their requests were
+ * denied earlier. Anybody can send made-up keys, so such keys must not use up the room for keys that exist.
  */
 const mostKeysNotFound = 1_000;
 const mostAddressesOfKey = 64;
@@ -25,7 +25,10 @@ const mostHostsOfMerchant = 64;
 const mostRows = 250_000;
 /** Maximum number of denied or failed requests, of all merchants together, whose details are kept. */
 const mostRefusals = 2_000;
-/** Maximum number of such requests of one merchant. Their details must fit into one message to the registry. */
+/**
+ * Maximum number of denied or failed requests of one merchant whose details are kept. The details of one merchant must
+ * fit into one message to the registry.
+ */
 const mostRefusalsOfMerchant = 20;
 const longestAgent = 256;
 const longestHost = 256;
@@ -38,9 +41,9 @@ type Measured = Pick<Exchange, 'duration' | 'requestBodyBytes' | 'responseBodyBy
 const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyBytes: 0 };
 
 /**
- * Counts the requests of one process for the registry. A request is counted once, when its access log line is written,
- * in the hour of that line. The counts by code are exact. The memory for addresses, User-Agents, hosts and refusals is
- * bounded, so some of their counts can be dropped.
+ * Counts the requests of one process for the registry. Each request is counted once, when its access log line is
+ * written. It counts for the hour of that line's timestamp. The counts by code are exact. The memory for addresses,
+ * User-Agents, hosts and refusals is bounded, so some of their counts can be dropped.
  */
 export class UsageCounter {
   #tally = new UsageTally();

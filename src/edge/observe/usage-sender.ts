@@ -73,8 +73,9 @@ export class UsageSender {
   readonly #options: UsageSenderOptions;
   readonly #every: number;
   /**
-   * Id under which the registry tracks which numbered batches (messages) of this process it has stored. After a
-   * rejected batch, a new id and new numbers are used, because the registry accepts no gap.
+   * Identifies this process to the registry, which records the number of the last batch (message) stored for each id.
+   * After a rejected batch, the process takes a new id and numbers its batches from 1 again, because the registry
+   * accepts no gap in the numbers.
    */
   #process = uniqueId();
   #sequence = 0;
@@ -100,8 +101,8 @@ export class UsageSender {
   }
 
   /**
-   * How long the oldest batch of counts that the registry has not acknowledged has waited, in milliseconds; 0 without
-   * one.
+   * Age of the oldest batch of counts that the registry has not acknowledged, in milliseconds. 0 if it has acknowledged
+   * all.
    */
   get delay(): number {
     const [oldest] = this.#kept;
@@ -231,9 +232,9 @@ export class UsageSender {
   }
 
   /**
-   * Drops all batches (messages) that are not acknowledged, because the registry will never accept one of them. The
-   * registry stores batches in the order of their numbers, without gaps. So the next batch starts again with number 1,
-   * under a new process id.
+   * Drops all unacknowledged batches (messages). The registry stores batches only in the order of their numbers,
+   * without gaps, so once it has rejected a batch, it would store no later one. The next batch therefore gets number 1
+   * again, under a new process id.
    */
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;

@@ -49,8 +49,8 @@ export class BodyBuffers {
   }
 
   /**
-   * Counts more bytes for a buffered request body. Above the limit, takes the merchant that uses the most memory, and
-   * refuses the request of this merchant's oldest body. That can be the given body.
+   * Counts more bytes for a buffered request body. While the limit is exceeded, drops the oldest body of the merchant
+   * that uses the most memory, and refuses its request. The dropped body can be the given one.
    */
   grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);

@@ -1,8 +1,14 @@
 import { GatewayError } from '../request/errors.js';
 
-/** How long permits (slots at the upstream) are shared out after another merchant's request, in milliseconds. */
+/**
+ * How long a merchant's request counts as competition for other merchants, in milliseconds. During competition, permits
+ * (slots at the upstream) are shared out.
+ */
 const contentionMilliseconds = 60_000;
-/** While permits are shared out, a merchant gets no more if it holds this many times as many as are free. */
+/**
+ * While permits are shared out, a merchant gets no further permit if it holds at least this many times the number of
+ * free ones.
+ */
 const shareOfFree = 3;
 
 interface Requester {

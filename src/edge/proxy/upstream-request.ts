@@ -27,8 +27,8 @@ export interface UpstreamOptions {
   /** The memory for bodies that have not arrived completely, shared by all upstreams. */
   readonly buffers: BodyBuffers;
   /**
-   * Minimum time between a response and the next request on its connection, in milliseconds. Does not apply if no other
-   * connection is available.
+   * Minimum time between a response and the next request on its connection, in milliseconds. Under load, a connection
+   * is reused earlier.
    */
   readonly restMilliseconds: number;
   /** Called when the service sends bytes although no request is pending. */

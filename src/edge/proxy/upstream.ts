@@ -181,7 +181,7 @@ class UpstreamCall implements ResponseListener {
     clearTimeout(this.#deadline);
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    this.#upload?.destroy(); // in case no connection carries it yet
+    this.#upload?.destroy(); // needed if no connection carries the body yet
     this.#giveBack();
     this.#request.failed(asGatewayError(this.#to.name, error));
   }

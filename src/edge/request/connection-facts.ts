@@ -50,8 +50,8 @@ export interface ConnectionFacts {
    */
   readonly tls: string | null;
   /**
-   * Whether this connection has used its one look-up of an unknown key that needs no look-up budget. Set by the
-   * throttle.
+   * Whether this connection has used its free look-up. While the throttle limits look-ups of unknown keys by a budget,
+   * the first look-up on each connection needs no budget. Set by the throttle.
    */
   usedFirstLookup: boolean;
 }

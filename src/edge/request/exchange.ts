@@ -33,7 +33,7 @@ export class Exchange {
   /** Milliseconds from the arrival of the headers to the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
-  /** When the request was over: decided, and its response finished. On the clock of `#startedAt`; null before. */
+  /** When the request was over (decided, and its response finished), on the clock of `#startedAt`. Null until then. */
   #endedAt: number | null = null;
   /** Cancels the request while its upstream response is pending. */
   readonly cancellation = new Cancellation();
@@ -105,7 +105,9 @@ export class Exchange {
     return this.outcome === 'client_closed' ? gatewayErrors.client_closed.status : this.response.statusCode;
   }
 
-  /** Bytes of the response body that were sent: from the upstream, or of a body that the gateway generated. */
+  /**
+   * Number of response body bytes that were sent, whether the body is the upstream's or one that the gateway generated.
+   */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
     return this.#responded && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;

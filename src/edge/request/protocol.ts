@@ -23,7 +23,7 @@ const hostForm =
  * Rejects requests that Node accepts, but that RFC 9112 or the limits forbid:
  * - an unknown HTTP version (Node treats `GET /` without a version as 1.0);
  * - a missing, repeated or malformed Host, or a target in absolute form with a different host;
- * - any transfer coding other than a single `chunked`, because Node would drop the coding when it forwards the request;
+ * - any transfer coding other than a single `chunked`, because the gateway does not forward the name of the coding;
  * - a head above its limits (Node counts neither line ends nor colons).
  * @throws GatewayError
  */

@@ -21,7 +21,8 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
     if (hasUnsentBytes(exchange)) abortResponse(response);
   });
   // The timeout belongs to the socket. Clear it after the response, because the next request on this socket could wait
-  // longer for its upstream. This listener must run before Node sets the keep-alive timeout.
+  // longer for its upstream. This listener must run before Node sets the keep-alive timeout, or it would clear that
+  // timeout, too.
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
   const end = setTimeout(() => {

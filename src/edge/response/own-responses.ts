@@ -53,8 +53,8 @@ function whoami({ data, found }: Exchange): string {
       environment: credential.environment,
       client: {
         address: facts.clientAddress.text,
-        // If X-Forwarded-For names the client, its address is another object than `remote`; otherwise it is the same
-        // object.
+        // If X-Forwarded-For names the client, `clientAddress` is a different object from `remote`; otherwise, both are
+        // the same object.
         source: facts.clientAddress === remote ? via : 'x-forwarded-for',
         // A client whose address is not on the allowlist was denied earlier.
         onIpAllowlist: credential.ipAllowlist === null ? null : true,

@@ -32,7 +32,7 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
  * - Still arriving: this request fails, and its own response reports the error.
  * - Complete, but its response is pending: this response is the last one. If the gateway sent an error now, the client
  *   would read it as that response, for example a 400 for a payout that was made.
- * - Response sent before the whole body had arrived: the rejected bytes are the rest of that body.
+ * - Response sent before the whole body had arrived: the rejected bytes are the rest of that body, so no error is sent.
  * - Response was already the last one of its connection: the rejected bytes are ignored.
  * - No response pending: the error response is written to the socket.
  * If the head is too long, nothing is sent until the end of the line shows which limit it exceeds. A connection error,
