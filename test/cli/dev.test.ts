@@ -123,7 +123,7 @@ t.test(
 
     const fund = /^npx merchant-gateway (wallets fund .*)$/m.exec(dev.welcome)?.[1] ?? '';
     const funded = await run(...fund.split(' '));
-    t.equal(funded.stderr.replace(/^Reference .*\n/, ''), '');
+    t.equal(funded.stderr.replace(/^The reference is .*\n/, ''), '');
     t.match(funded.stdout, /The balance of the wallet is \d+ NGN/, 'the command that funds the wallet works');
     const entries = /^npx merchant-gateway (wallets entries .*)$/m.exec(dev.welcome)?.[1] ?? '';
     t.match((await run(...entries.split(' '))).stdout, 'demo-treasurer', 'the ledger has the name of the treasurer');

@@ -90,7 +90,7 @@ t.test('replay says which rules are off, which lines it ignored and which files 
   t.match(await command('unusual', 'replay'), { status: 2, err: /give the log files/ });
   t.match(await command('unusual', 'replay', ...Array.from({ length: 65 }, () => file)), {
     status: 2,
-    err: /up to 64/,
+    err: /give at most 64 files/,
   });
 });
 

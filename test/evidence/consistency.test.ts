@@ -41,9 +41,9 @@ t.test('a submission has the bytes of the documented example', (t) => {
   t.equal(hash('sha256', text), 'af3d20fc0a15ac563387e5a17b75b3b5cfb53a25df5f79c6052da9537b6cb289');
   t.same(parseSubmission(text), { oldSize: 3, proof, note: sampleNote });
   for (const [bad, why] of [
-    ['', /size/],
-    [text.replace('old 3', 'old -3'), /size/],
-    [text.replace('old 3', 'old 03'), /size/],
+    ['', /number of lines that the registry knows/],
+    [text.replace('old 3', 'old -3'), /number of lines that the registry knows/],
+    [text.replace('old 3', 'old 03'), /number of lines that the registry knows/],
     [text.replace('old 3\n', 'old 3\nAAAA\n'), /SHA-256/],
     [`old 3\n${`${'A'.repeat(43)}=\n`.repeat(64)}\n${sampleNote}`, /63/],
     [text + ' '.repeat(40_000), /32768/],

@@ -136,7 +136,11 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
       /the number of log lines must be/,
     ],
     ['a short root', () => readCheckpoint(sampleNote.replace(/gMZ8gx/, ''), []), /SHA-256/],
-    ['an unknown occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /an occasion/],
+    [
+      'an unknown occasion',
+      () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []),
+      /the occasion of the checkpoint/,
+    ],
     [
       'an additional line',
       () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []),
