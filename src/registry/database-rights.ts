@@ -36,8 +36,8 @@ export async function grantRights(database: RegistryDatabase, user: string): Pro
       sql`grant select on ${listOf(all)} to ${to}`,
       sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
       sql`grant insert on ${listOf(trail)} to ${to}`,
-      // `event_tail` has the last event of the hash chain, so each new event updates these columns. Its other columns
-      // are set only by the function `prune_events`, which runs with the rights of its owner.
+      // `event_tail` describes the last event of the hash chain, so each new event updates these columns. Only the
+      // function `prune_events` sets the other columns of this table. It runs with the rights of its owner.
       sql`grant update (id, position, hash) on event_tail to ${to}`,
       sql`grant execute on function prune_events to ${to}`,
     ])

@@ -26,8 +26,8 @@ export const localAccess: RegistryAccess = { tls: null, hosts: [], behindProxy: 
 
 const decorator = 'clientAddress';
 /**
- * Values of Sec-Fetch-Site in requests that were not caused by a page of another origin; undefined (no such header):
- * the client is no browser.
+ * Accepted values of Sec-Fetch-Site: with these, no page of another origin caused the request. Undefined: the request
+ * has no such header, so the client is not a browser.
  */
 const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-origin', 'none']);
 
@@ -35,8 +35,8 @@ const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-orig
  * Rejects requests that are not meant for this API, before `next` authenticates them:
  *
  * - With 421, if Host is not a name of this API: a web page can make its own name resolve to this machine (DNS
- *   rebinding). Open routes (which need no token) also accept an IP address or no Host. Probes send such requests, and
- *   DNS rebinding needs a name.
+ *   rebinding). On open routes (which need no token), an IP address or a missing Host is accepted too: probes send such
+ *   requests, and DNS rebinding is not possible without a name.
  * - With 403, if a web page of another origin caused the request.
  * - With 403, if the API has proxies but no TLS, and a request comes neither from a proxy nor from this machine: others
  *   on the network could read its token. Open routes need no token, so they are exempt.

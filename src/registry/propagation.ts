@@ -45,8 +45,8 @@ const longestWaitMilliseconds = 2000;
 const firstPauseMilliseconds = 4;
 const longestPauseMilliseconds = 100;
 /**
- * A gateway that has sent no heartbeat for this time is not waited for: it has ended, hangs or has lost its connection.
- * It has missed four heartbeats.
+ * The registry does not wait for a gateway that has sent no heartbeat for this time, in which four heartbeats were due.
+ * Such a gateway has ended, hangs or has lost its connection.
  */
 const silentMilliseconds = 2000;
 
@@ -194,9 +194,9 @@ class Watch {
   }
 
   /**
-   * Whether to stop waiting. First, each known gateway must have acknowledged the change, or have stopped sending
-   * heartbeats. Second, no gateway is missing in the roster (the list of gateways), or one could be missing for longer
-   * than the timeout anyway.
+   * Whether to stop waiting. Each known gateway must have acknowledged the change, or have stopped sending heartbeats.
+   * Also, no gateway must be missing in the roster (the list of gateways). The second condition is dropped if a gateway
+   * could be missing for longer than the timeout, because waiting would not help.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

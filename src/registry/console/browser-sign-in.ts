@@ -21,7 +21,7 @@ const mostPending = 10_000;
 /** How far the provider's clock is allowed to be behind the clock of this machine, in milliseconds. */
 const skewMilliseconds = 60_000;
 
-/** Why a sign-in opened no session. The redirect to the page contains this word, and the page explains the word. */
+/** The reason why a sign-in opened no session. The redirect to `/console/` contains it, and the console explains it. */
 type Failure = 'denied' | 'failed' | 'unavailable' | 'too-many' | 'no-provider' | 'not-proven';
 
 /**

@@ -49,15 +49,15 @@ export interface ConsoleOptions extends ConsoleSettings {
   readonly authentication: Omit<AccessOptions, 'credentials'>;
   /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
-  /** Called for each request that is refused because another site or another host name caused it. */
+  /** Called for each request that is refused because another site caused it, or because its Host is not the console. */
   readonly onRefused: OnRefused;
   /** Adds the routes that the console and the admin API have in common. */
   readonly addRoutes: (api: RestApp) => void;
 }
 
 /**
- * Creates the server of the console. It serves the page, the sign-in, and below `/console/api` the routes of the admin
- * API, with a session cookie instead of a token.
+ * Creates the server of the console. It serves the page, the sign-in and, below `/console/api`, the routes of the admin
+ * API. Callers of these routes authenticate with a session cookie instead of a token.
  */
 export function createConsole(options: ConsoleOptions): FastifyInstance {
   const { origin, directory, tls, behindProxy, logger, attempts, context, provider, onRefused } = options;
@@ -76,7 +76,8 @@ export function createConsole(options: ConsoleOptions): FastifyInstance {
   void app.register(
     (scope, _options, done) => {
       const api = serveJson(scope, admit);
-      // Without a handler of its own, the API would return the HTML page for unknown paths.
+      // With its own handler, the API runs its hooks for unknown paths too. The last hook rejects these requests with
+      // 404, so the handler never runs. Without it, the handler of the pages would respond.
       api.setNotFoundHandler(() => null);
       options.addRoutes(api);
       addEnterRoute(api, context, attempts);

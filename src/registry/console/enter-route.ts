@@ -26,7 +26,7 @@ export function addEnterRoute(app: RestApp, context: RegistryContext, attempts: 
       const entered = await redeemLink(context, author, request.body.token, from);
       if ('cause' in entered) {
         await recordFailure({ cause: entered.cause }, request, reply, attempts);
-        // The response does not depend on the cause, so that nobody learns which links exist.
+        // The response does not depend on the cause, so that an attacker cannot find out which links exist.
         const remedy = 'create another one with "merchant-gateway console"';
         throw new Refusal(401, `The link is invalid, used or expired: ${remedy}`, [], 'link_not_valid');
       }

@@ -20,13 +20,17 @@ const linkMilliseconds = 10 * 60_000;
  * link by mail.
  */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
-/** Maximum number of unexpired links of one administrator, used or unused. It limits how fast sessions are opened. */
+/**
+ * Maximum number of unexpired links of one administrator. Used links count too, so the maximum also limits how fast an
+ * administrator can open sessions with links.
+ */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
 /**
- * Creates a link that signs an administrator in once. The session has at most the rights of the caller's token, and
- * ends with that token.
+ * Creates a link that signs an administrator in once. If the administrator is the caller, the session has at most the
+ * roles of the caller's token. The session ends when that token expires or is revoked, unless a command-line sign-in
+ * issued it.
  * @param origin the origin of the console
  * @throws Refusal
  */
@@ -142,8 +146,8 @@ async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: strin
 }
 
 /**
- * Returns the id of the caller. The shared token belongs to no administrator, so with this token, returns the only
- * owner.
+ * Returns the id of the caller. For the shared token, which belongs to no administrator, returns the id of the only
+ * active owner.
  */
 async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
   if (administratorId !== null) return administratorId;

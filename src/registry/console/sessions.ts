@@ -19,12 +19,15 @@ export const idleMilliseconds = 30 * minute;
 /** How long a session lasts at most, in milliseconds. */
 const longestMilliseconds = 8 * 60 * minute;
 /**
- * How long a sign-in counts as a recent proof of identity. A sign-in with a one-time link counts longer, because people
- * set the console up after it.
+ * How long a sign-in counts as a recent proof of identity, in milliseconds. The time is longer after a sign-in with a
+ * one-time link, because people set the console up after such a sign-in.
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** How long an ended session stays stored. During this time, the registry recognises its cookie. */
+/**
+ * How long an expired session stays stored. During this time, the registry can still identify the session of a rejected
+ * cookie.
+ */
 const keptMilliseconds = 24 * 60 * minute;
 const secretBytes = 32;
 const longestBrowser = 200;
@@ -103,8 +106,8 @@ function idleEndOf({ last_seen_at, expires_at }: Pick<Row, 'last_seen_at' | 'exp
 }
 
 /**
- * Returns how callers of the console authenticate: with a session cookie. Bearer tokens are rejected, so that no page
- * stores a token.
+ * Returns how callers of the console authenticate: with a session cookie. Rejects bearer tokens, so that pages of the
+ * console have no reason to store a token.
  */
 export function sessionCredentials(database: RegistryDatabase): Credentials {
   return {

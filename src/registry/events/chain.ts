@@ -66,9 +66,9 @@ export interface ChainState {
 export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
-  // Events without a position are legitimate only if an earlier release stored them: they precede the chain, have no
-  // `proof`, and have a sequence number of at least 1. The stored number of the last such event (`unchained_seq`)
-  // proves nothing, because a user of the database can change it.
+  // Only an event of an earlier release is allowed to have no position. Such an event precedes the chain, has no
+  // `proof`, and has a sequence number of at least 1. The query checks all of this, because a user of the database can
+  // change the stored number of the last such event (`unchained_seq`).
   const firstChained = await database
     .selectFrom('event_chain')
     .select((it) => it.fn.min<number | null>('seq').as('seq'))

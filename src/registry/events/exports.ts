@@ -30,8 +30,8 @@ export async function beginExport(
   // Rejects an invalid filter before the export's event is stored.
   eventFilterOf(given);
   const seq = await database.transaction().execute(async (transaction) => {
-    // Locks the row of the revision (number of the newest change). A registry of the previous release locks only this
-    // row when it stores an event.
+    // Locks the row of the revision (number of the newest change), so that a registry of the previous release waits
+    // too. Such a registry locks only this row when it stores an event.
     const revision = await lockRevision(transaction);
     const event = { action: 'events.exported', merchantId: '', keyId: null, before: null } as const;
     const events = [{ ...event, after: { filter: given, after } }];

@@ -26,7 +26,7 @@ export interface EventFilter {
   /** Latest time of the events, exclusive, in milliseconds since 1970. */
   readonly until?: number | undefined;
   /**
-   * If the caller is a member of a merchant: the id of this merchant, to whose events the list is limited. Null: no
+   * If the caller is a member of a merchant: the id of this merchant. Only events of this merchant match. Null: no
    * limit.
    */
   readonly memberOf?: string | null;

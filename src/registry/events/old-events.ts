@@ -34,7 +34,7 @@ export class OldEvents {
   readonly #options: OldEventsOptions;
   readonly #passed: PassedTime;
   readonly #task: RetentionTask;
-  /** Sequence number of the last event that the current round, which checks all events, has checked. */
+  /** Sequence number of the last event that the current round has checked. Each round begins at the oldest event. */
   #seen = 0;
   #deleted = 0;
 

@@ -94,11 +94,12 @@ interface Deletion {
 }
 
 /**
- * Deletes one batch of events up to the time `until`. Stops at the first newer event, because all later ones are newer
- * too. An event dated in the future has a wrong time, so it does not stop the deletion.
+ * Deletes one batch of events up to the time `until`. Stops at the first newer event, because all later events are
+ * newer too. An event dated in the future has a wrong time, so it does not stop the deletion.
  *
  * Keeps the newest event. If a backup is restored, the time of this event shows from when on changes could be missing.
- * Also keeps the reset events of a key that can be reset again: a reset needs the key's state before the first one.
+ * Also keeps the reset events of a key that can be reset again: a further reset reads the key's original expiry from
+ * the first of them.
  */
 export async function deleteEvents(
   database: RegistryDatabase,

@@ -67,7 +67,7 @@ export function streamRoutes(options: StreamOptions): Routes {
     app.get(
       '/stream',
       {
-        // Without this option, a HEAD request would open a stream that nobody reads.
+        // Without this option, a HEAD request would open a stream that no client reads.
         exposeHeadRoute: false,
         schema: { querystring: noQuery },
         config: {
@@ -147,7 +147,7 @@ class Streams {
         .limit(mostEvents)
         .execute();
     } catch {
-      return; // the next poll reads them; the client notices an outage by its own requests
+      return; // the next poll reads the changes; clients notice an outage by their own requests
     }
     this.#seq = changes.at(-1)?.seq ?? this.#seq;
     const now = clock.now();

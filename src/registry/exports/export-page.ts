@@ -12,8 +12,9 @@ export interface ExportFilter {
   readonly merchantId?: string | undefined;
   readonly environment?: Environment | undefined;
   /**
-   * Omits records that were created after this revision (number of a change). Without this, an export could contain a
-   * new key but not its merchant, because the page for that merchant was read before.
+   * Omits records that were created after this revision (number of a change). Otherwise an export could contain a new
+   * key without its merchant: the page to which the merchant belongs might have been read before the merchant was
+   * created.
    */
   readonly until: number;
 }

@@ -97,10 +97,10 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. Removes an
- * unsealed acknowledgement of a gateway that has sealed one before: a forged acknowledgement would make a revocation
- * count as in force too early. If all records are sealed, also removes the generation that an unsealed meta record (the
- * store's description) names.
+ * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. If a gateway
+ * has sealed an acknowledgement before, removes its unsealed ones: with a forged acknowledgement, a revocation would
+ * count as in force too early. If all records are sealed, also removes the generation in an unsealed meta record (the
+ * store's description).
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

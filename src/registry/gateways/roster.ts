@@ -101,8 +101,8 @@ export class Roster {
       return;
     }
     // Renews the lease (the right to write to the store) after reading the acknowledgements (confirmations) of
-    // gateways. If this process is then paused and loses the lease, its late grants name old heartbeats. A permission
-    // counts from the start of the named heartbeat, so such a grant prolongs it little or not at all.
+    // gateways. If this process is then paused and loses the lease, its late grants name old heartbeats. A grant counts
+    // from the start of the heartbeat that it names, so a late grant prolongs the permission little or not at all.
     if (!(await projection.lease.take())) return;
     // Reads gateways' reports of inactive records (whose status denies requests) before writing grants (permissions to
     // use cached records), because a gateway deletes its report when it gets a grant.

@@ -87,8 +87,8 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 
 /**
  * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
- * The event does not contain the keys' states. A key's imported state is `before` in its first later event, or its
- * current state if there is no later event.
+ * The event does not contain the keys' states. The imported state of a key is `before` in the next event about this
+ * key. Without such an event, it is the key's current state.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];

@@ -37,8 +37,8 @@ export function createKey(
 }
 
 /**
- * A revoked key, and the revision (number of a change) that gateways have to acknowledge. If the key was already
- * revoked, this revision is later than the key's own.
+ * A revoked key, and the revision (number of a change) that gateways have to acknowledge. Each revocation gets a new
+ * revision. If the key was already revoked, the key itself keeps its earlier revision.
  */
 export interface Revocation {
   readonly key: ApiKey;
@@ -96,8 +96,8 @@ export function resetKey(
 }
 
 /**
- * Returns the expiry of a key without the effect of resets: the one before its first reset. The current expiry could be
- * only the end of a grace period.
+ * Returns the expiry that a key had before its first reset. Its current expiry could be the end of the grace period
+ * that a reset has set.
  */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);

@@ -34,7 +34,10 @@ export function acceptAllowlists(
 
 const mostProblems = 100;
 
-/** Returns the concerns (probable mistakes) that a request had to confirm for these allowlists. */
+/**
+ * Returns the concerns (probable mistakes) in these allowlists. A request that sets these lists must confirm each
+ * concern.
+ */
 export function allowlistConcerns({ ipAllowlist, originAllowlist }: Allowlists): readonly Concern[] {
   return checkBoth(ipAllowlist, originAllowlist).lists.flatMap(({ concerns }) => concerns);
 }

@@ -101,8 +101,8 @@ export function createMerchant(
 }
 
 /**
- * A merchant, and the revision (number of a change) that gateways have to acknowledge. If no field has changed, this
- * revision is later than the merchant's own.
+ * A merchant, and the revision (number of a change) that gateways have to acknowledge. Each request gets a new
+ * revision. If no field has changed, the merchant itself keeps its earlier revision.
  */
 export interface MerchantChange {
   readonly merchant: Merchant;

@@ -89,7 +89,7 @@ export type Merchant = Readonly<Static<typeof merchantSchema>>;
 
 const count = Type.Integer({ minimum: 0 });
 
-/** A merchant as lists show it: with its keys, and its requests in the last 24 hours. */
+/** A merchant as lists show it: with the number of its active keys, and of its requests in the last 24 hours. */
 export const listedMerchantSchema = Type.Object({
   ...merchantSchema.properties,
   // Optional, because the previous release does not send this field.

@@ -39,7 +39,8 @@ async function takeFromEvents(
 
 /**
  * Adds triggers that set the time of a status change. The previous release can run at the same time, and does not set
- * the new column. Without triggers, a revocation by that release would seem as old as the key.
+ * the new column. Without triggers, a key that the previous release revokes would keep the time of its earlier status
+ * change.
  */
 async function dateOthersChanges(database: Kysely<unknown>): Promise<void> {
   if (isPostgres(database)) {

@@ -2,7 +2,7 @@ import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
  * Tables for administrators and their tokens, and columns for the author of an event. The columns are null in events of
- * earlier releases, in which a caller could claim any name.
+ * earlier releases, because those releases did not verify who the caller was.
  */
 export const administrators: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -1,8 +1,9 @@
 import { type Kysely, type Migration, sql } from '../../database/kysely.js';
 
 /**
- * Tables for changes that wait for approval, and for the rules that require approval. A new column of tokens names the
- * issuer, if this is another administrator: the issuer could know the token.
+ * Tables for changes that wait for approval, and for the rules that require approval. Also a column for the
+ * administrator who issued a token to another administrator. The issuer could know the token, and use it to approve a
+ * request of their own.
  */
 export const approvals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

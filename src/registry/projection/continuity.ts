@@ -39,16 +39,14 @@ export interface Loss {
   /** Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * How long no change counts as in force after the rebuild (rewrite of the store). During this time, a gateway that is
-   * missing in the roster (the database's list of gateways) could use old records.
+   * Time after the rebuild (rewrite of the store) in which no change counts as in force. During this time, gateways
+   * could use old records: those missing in the roster (the database's list of gateways), or those that read from a
+   * Redis server that a failover has replaced.
    */
   readonly waitMilliseconds: number;
 }
 
-/**
- * How long a Redis server that a failover has replaced could serve gateways that do not know of the failover, in
- * milliseconds.
- */
+/** How long a gateway that does not know of a failover could read from the replaced Redis server, in milliseconds. */
 const holdMilliseconds = 2_000;
 
 /** Compares the store with the state that the database has recorded for it, and finds out what was lost. */
@@ -57,8 +55,8 @@ export class Continuity {
   /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
   /**
-   * The generation (complete rewrite of the store) whose rebuild this process has begun but not completed. Null if
-   * there is no such rebuild, or if a gateway might have been unknown when it began.
+   * The generation (complete rewrite of the store) whose rebuild this process has begun but not completed. Null without
+   * such a rebuild, or if a gateway might have been unknown when the rebuild began.
    */
   #accountedIn: string | null = null;
 
@@ -101,8 +99,9 @@ export class Continuity {
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // A gateway that rejects this store sends no acknowledgement, which would name the newest change that it knows. Its
-    // report of inactive records (whose status denies requests) is the only sign of changes that the database lacks.
+    // An acknowledgement names the newest change that a gateway knows, but a gateway that rejects this store does not
+    // send one. Only its report of inactive records (whose status denies requests) can show changes that the database
+    // lacks.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -119,13 +118,14 @@ export class Continuity {
       ...[snapshot.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)],
     );
     const isBehind = known > history.revision || (await this.#knowsForeignHistory(snapshot, history, generations));
-    // No gateway has cached records of a store that was never written, or of a store in this process's memory.
+    // No gateway has cached records of a store that was never written, or of a store in this process's memory. So there
+    // is nothing to wait for.
     const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
     // A gateway needs a grant (permission to use cached records) if the meta record (the store's description) names
     // servers. A meta record of an earlier release names no servers. In that case, unknown gateways could work without
-    // a grant, so the wait is necessary.
+    // a grant, so the registry waits until their cached records have expired.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);

@@ -87,8 +87,8 @@ export function keyEntry(row: KeyToProject): StoreEntry {
 }
 
 /**
- * Returns the field with the time of the last status change. An active record gets no such field: with it, every active
- * record in the store would differ from the database and be rewritten.
+ * Returns the field with the time of the last status change. An active record gets no such field. Otherwise every
+ * active record that an earlier release wrote would differ from the database and be rewritten.
  */
 function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'status' | 'status_changed_at'>) {
   return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
@@ -101,8 +101,8 @@ export function merchantOf({ name, value }: StoreEntry): string | null {
 }
 
 /**
- * Whether the database can have a record of this name. Other clients can store keys with any name in Redis. PostgreSQL
- * rejects queries with some names, for example with a NUL.
+ * Whether the database can have a record of this name. Only such names are used in queries: other clients can store
+ * keys with any name in Redis, and PostgreSQL rejects some names, for example with a NUL.
  */
 export function canBeKnown(name: string): boolean {
   return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);

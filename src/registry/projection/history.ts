@@ -141,8 +141,8 @@ export async function notePublished(transaction: RegistryDatabase, { revision, c
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // A release that does not seal (authenticate) records might have published (announced) a change meanwhile. In
-      // that case not all records are sealed, so this stores null.
+      // If the two columns differ, a release that does not seal (authenticate) records has published (announced) a
+      // change meanwhile. Then not all records are sealed, so this stores null.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();

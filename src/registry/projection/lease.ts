@@ -28,8 +28,8 @@ const leaseMilliseconds = 3_500;
  */
 const idleMilliseconds = 1_000;
 /**
- * Age at which the holder renews its lease (the right to write to the store) while it writes changes. It is longer,
- * because `finish` also renews the lease with each batch of changes.
+ * Age at which the holder renews its lease (the right to write to the store) while it writes changes. It is longer than
+ * `idleMilliseconds`, because `finish` also renews the lease with each batch of changes.
  */
 const busyMilliseconds = leaseMilliseconds / 2;
 const released = 0;
@@ -50,8 +50,8 @@ interface Found {
 }
 
 /**
- * A lease (the right to write to the store) that this process has read or written. `since` is the monotonic time from
- * which the lease is unchanged.
+ * A lease (the right to write to the store) that this process has read or written. The lease has not changed since the
+ * monotonic time `since`.
  */
 interface Sighting {
   readonly holder: string;
@@ -92,8 +92,8 @@ export class Lease {
    */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the lock, which only one session can have, before reading the row. If this succeeds and the row names
-    // another holder with the lock, that holder has ended.
+    // Takes the lock before reading the row. Only one session can have the lock. If this process gets it although the
+    // row says that another holder has it, that holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -108,8 +108,8 @@ export class Lease {
       .where((it) => {
         const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', released)];
         if (over === null) return it.or(free);
-        // Updates only the unchanged row, because its holder might have renewed it, or a third process might have taken
-        // it, since the read.
+        // Updates the row only if it has not changed since the read. Its holder might have renewed the lease meanwhile,
+        // or a third process might have taken it.
         return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
       })
       .executeTakeFirstOrThrow();
@@ -196,7 +196,7 @@ export class Lease {
    * processes whether this one has the lock.
    *
    * A process that is paused after this check can lose the lease nevertheless. The store rejects its outdated writes,
-   * because their revisions (numbers of changes) are lower, and `finish` detects the loss.
+   * because the newer records in the store have higher revisions (numbers of changes). `finish` detects the loss.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;

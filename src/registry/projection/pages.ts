@@ -40,8 +40,8 @@ export interface NamesPage {
 }
 
 /**
- * Yields the record names (Redis keys) in the store page by page, and which of them the database does not have. The
- * last page can be empty.
+ * Reads the record names (Redis keys) in the store in pages. Yields for each page its length, and the names that the
+ * database does not have. A page can be empty.
  */
 export async function* unknownStoreNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {

@@ -91,8 +91,8 @@ export class Projection {
   }
 
   /**
-   * A number of the connection (epoch) if this process holds the lease (the right to write to the store) and found
-   * store and database consistent; otherwise null. The number changes when the connection could lead to another Redis
+   * The epoch (a number of the connection) if this process holds the lease (the right to write to the store) and found
+   * store and database consistent; otherwise null. The epoch changes when the connection could lead to another Redis
    * server.
    */
   get settledIn(): number | null {
@@ -104,7 +104,10 @@ export class Projection {
     return this.#hasReachedStore;
   }
 
-  /** Milliseconds until the wait for unknown gateways ends, when `run` must be called; null without such a wait. */
+  /**
+   * Milliseconds until the wait for unknown gateways (see `Opening`) is over; null without such a wait. When it is
+   * over, `run` must be called.
+   */
   get dueIn(): number | null {
     return this.#opening.dueIn;
   }
@@ -144,8 +147,8 @@ export class Projection {
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Also runs before taking the lease (the right to write to the store): a registry with a wrong secret for sealing
-    // (authenticating) records must not block a registry with the right secret.
+    // Checks the secret for sealing (authenticating) records before taking the lease (the right to write to the store).
+    // A registry with a wrong secret must not block a registry with the right secret.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -215,7 +218,7 @@ export class Projection {
       });
       if (!isKept) return false;
       published = position;
-      session.notify(); // the process that made the change waits for this
+      session.notify(); // the process that made the change waits for this notification
       onPublished?.();
       // If the wait for unknown gateways (see `Opening`) is over, returns early, because only the next run ends the
       // wait. Otherwise a steady flow of changes would prolong it.

@@ -73,8 +73,8 @@ export class Rebuild {
     // the newest change) to that of the store. In that case, a comparison of the revisions no longer shows that the
     // database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Runs before the first write: writing deletes those records in the store and in gateways that show which changes
-    // were lost.
+    // Runs before the first write. Writing replaces or deletes records in the store, and then in gateways. The old
+    // records show which changes were lost.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);

@@ -198,7 +198,7 @@ export class RecordRepairs {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
       const step = await this.#check(watched, entries, epoch, true);
-      // No record was repaired, because all of them are in the store again: ends the pause.
+      // If the trial is still due, no record was missing in the store any more. Ends the pause.
       if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
       return step;
     } catch (error) {
@@ -222,7 +222,7 @@ export class RecordRepairs {
     const differences = isTrial ? found.differences : this.#pause.withoutPaused(found.differences);
     const wrong = await this.#withoutWaiting(differences);
     if (wrong.length === 0) return 'more';
-    // Checks the store after the read of the database, because a backup might have been restored in between.
+    // Checks the store only now, because a backup might have been restored after the records were read and compared.
     if (!(await this.#options.isContinuous())) return 'lost';
     await watched.repair(wrong, generation);
     const step = (await this.#note(wrong)) ? 'more' : 'lost';
@@ -231,8 +231,8 @@ export class RecordRepairs {
   }
 
   /**
-   * Omits records whose difference a pending change explains, but not a forged record with a later revision: the writer
-   * would treat it as a change that the database has lost.
+   * Omits records whose difference a pending change explains. Keeps forged records with a later revision than in the
+   * database, because the writer would treat them as changes that the database has lost.
    */
   async #withoutWaiting(differences: readonly RecordDifference[]): Promise<RecordDifference[]> {
     const names = differences.map(({ name }) => name).filter(canBeKnown);

@@ -148,9 +148,9 @@ export class Sealing {
   }
 
   /**
-   * Whether this process is allowed to write the meta record (the store's description) now. With a secret, writing
-   * seals (authenticates) it, and its seal states that all records are sealed. So it must not be written before all
-   * records are sealed.
+   * Whether this process is allowed to write the meta record (the store's description) now. A process with a secret
+   * also seals (authenticates) the meta record, and this seal states that all records are sealed. So such a process
+   * must not write the meta record before all records are sealed.
    */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);
