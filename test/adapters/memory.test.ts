@@ -152,7 +152,7 @@ t.test('a problem with a records file never quotes its content, which may be a k
     const file = path.join(directory, `${index}.json`);
     await writeFile(file, text);
     const problem = await problemOf(file);
-    t.match(problem, /^The records file .* (?:is not|has a) /, text);
+    t.match(problem, /^The records file .* (?:is not|has a|must be one) /, text);
     t.notMatch(problem, /svc_|Memory0001|mg:/);
   }
 });
