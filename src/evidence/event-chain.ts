@@ -74,7 +74,7 @@ export interface ChainFinding {
 
 /** Options of a verification. */
 export interface ChainCheckOptions {
-  /** The chain before the first event to verify: the start, or the last event that retention deleted. */
+  /** The head of the chain before the first event to verify: `chainStart`, or the last event that retention deleted. */
   readonly from: ChainHead;
   /** Positions and hashes of the chain that were saved earlier. The chain must still contain them. */
   readonly checkpoints: readonly ChainHead[];
@@ -123,8 +123,8 @@ export class ChainCheck {
   }
 
   /**
-   * Reports events that are stored without a place in the hash chain, as one finding. @param seq the number of the
-   * first of these events
+   * Reports all events that are stored but are not part of the hash chain. They become one finding together.
+   * @param seq the number of the first of these events
    */
   addUnchained(seq: number, count: number): void {
     this.#report('added', this.#head.position, seq);
@@ -142,8 +142,8 @@ export class ChainCheck {
   }
 
   /**
-   * Compares the chain with its stored head, and reports checkpoints whose position is after the last event. Call it
-   * after the last event.
+   * Compares the verified chain with the stored head. Also reports each checkpoint whose position is after the last
+   * event. Call this after the last event was added.
    */
   end(stored: ChainHead): void {
     for (let missing = this.#head.position + 1; missing <= stored.position && this.faults < mostFindings; missing += 1)

@@ -20,7 +20,7 @@ export interface LineProof {
 const firstLine = 'c2sp.org/tlog-proof@v1';
 const hashDigits = 64;
 const mostPathHashes = 63;
-/** Maximum length of a proof's text in characters. It is far above the proof for the longest line. */
+/** Maximum length of a proof's text in characters. The proof of even the longest possible line is much shorter. */
 const mostProofBytes = 1_048_576;
 const extraForm = /^extra ([A-Za-z0-9+/]+={0,2})$/;
 const indexForm = /^index (0|[1-9]\d{0,14})$/;

@@ -72,8 +72,10 @@ export function rootOfPath(index: number, size: number, leaf: string, path: read
 }
 
 /**
- * Returns the leaf ranges whose roots form the consistency proof from an older size (RFC 6962, section 2.1.2).
- * @param isKnown whether the verifier knows the root over the older leaves in this range, so that the proof omits it
+ * Returns the leaf ranges whose roots form the consistency proof between the tree of the first `older` leaves and the
+ * newer tree (RFC 6962, section 2.1.2).
+ * @param isKnown whether the verifier already knows the root over the older leaves in this range; the proof then omits
+ *   it
  */
 function rangesOfGrowth(older: number, { from, to }: LeafRange, isKnown: boolean): LeafRange[] {
   if (older === to) return isKnown ? [] : [{ from, to }];

@@ -16,7 +16,7 @@ export type Verdict =
 /**
  * Decides on a request: checks the request rules, looks up the key, then checks the rules about the key and its
  * merchant.
- * @param lookupId the look-up id of the request's only key; used only if the facts contain a valid key format
+ * @param lookupId the look-up id of the request's only key; not used if the key is absent or malformed
  * @throws KeyStoreUnavailable if the key cannot be looked up now. Callers must not respond with 401, because the key
  *   may be valid.
  * @throws Undecidable if a fact that a request rule needs is unknown
@@ -35,7 +35,8 @@ export function authenticate(
 function judgeCredential(facts: RequestFacts, keyLookup: KeyLookup): Verdict {
   const { credential } = keyLookup;
   if (credential !== null && credential.environment !== facts.environment) {
-    // The key's prefix and its record name different environments, so the store is corrupt. Neither can be trusted.
+    // The key's prefix and its record name different environments, so the store is corrupt. The key could still be
+    // valid, so the request fails as in an outage instead of with 401.
     throw new KeyStoreUnavailable(
       `the record of key ${credential.keyId} has another environment than the prefix of the key`,
     );

@@ -9,9 +9,9 @@ export interface GatewayMessage {
 }
 
 /**
- * Sends messages from a gateway to the registry and returns the replies. Each message is authenticated with the HMAC
- * secret that also seals records. Messages and replies can be lost. The sender repeats a message until it gets a reply,
- * so a handler can receive a message twice.
+ * Sends messages from a gateway to the registry and returns the replies. An HMAC authenticates each message. Its secret
+ * is the one with which the registry also authenticates (seals) records. Messages and replies can be lost. The sender
+ * repeats a message until it gets a reply, so a handler can receive a message twice.
  */
 export interface RegistryChannel {
   /** Sends one message. @returns the reply; rejects on timeout */
@@ -22,7 +22,7 @@ export interface RegistryChannel {
 /** The registry's receiver for the messages of all gateways. */
 export interface GatewayInbox {
   /**
-   * When the receiver last began to work without interruption, in milliseconds since 1970; null while it is
+   * Since when the receiver has worked without interruption, in milliseconds since 1970. Null while it is
    * interrupted.
    */
   readonly workingSince: number | null;

@@ -6,8 +6,8 @@ const mostPerSecond = 100;
 
 /**
  * Looks up the owner of an exposed key. A key is exposed if a client sends it over plain HTTP or through Tor: such a
- * request is denied before the normal key look-up. Look-ups run after the response, and their number per second and at
- * a time is limited, so that denied requests cannot overload the key store.
+ * request is denied before the normal key look-up. Look-ups run after the response. Their rate and their concurrency
+ * are limited, so that denied requests cannot overload the key store.
  */
 export class ExposedKeys {
   readonly #keyStore: Pick<KeyStore, 'find'>;

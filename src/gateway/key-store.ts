@@ -27,8 +27,9 @@ export interface KeyStore {
    */
   find(lookupId: string): Eventual<KeyLookup>;
   /**
-   * Whether a look-up result is cached, or the key is known to exist. The throttle limits all other look-ups, because
-   * their clients may be guessing keys. Without this method, every key counts as unknown.
+   * Whether a look-up result is cached, or the key is known to exist. For all other keys, the throttle limits the
+   * look-ups, because a client that sends an unknown key may be guessing keys. If a store lacks this method, every key
+   * counts as unknown.
    */
   knows?(lookupId: string): boolean;
   /** Returns why the key store is unavailable, for operators; null if it is available. */

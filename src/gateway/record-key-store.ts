@@ -51,7 +51,10 @@ export interface PreloadStats {
   readonly state: PreloadState;
   readonly keys: number;
   readonly merchants: number;
-  /** How many keys of all environments the current or the last scan of the store has found so far. */
+  /**
+   * The number of keys, of all environments, that the current scan of the store has found so far. Between two scans,
+   * the number that the last scan found.
+   */
   readonly seen: number;
 }
 

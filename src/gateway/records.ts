@@ -32,7 +32,7 @@ const keyRecordSchema = Type.Object({
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// In each union, the list must be the first type: if no type matches, validation errors describe the first type.
+// The validation error for a value that matches no type of a union describes the first type. So the list comes first.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -74,7 +74,7 @@ const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers 
  */
 const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 
-/** The value of `mg:meta` in a store that contains all records. It names the registry's database and the servers. */
+/** The value of `mg:meta` in a complete store. It names the registry's database and the store's Redis servers. */
 export type MetaRecord = Static<typeof metaRecordSchema>;
 
 /**

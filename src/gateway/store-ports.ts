@@ -24,7 +24,7 @@ export interface Position {
 
 /** The state of a store at one moment. */
 export interface StoreSnapshot {
-  /** Number that changes when the connection may lead to another server, or an invalidation message may be lost. */
+  /** Number that changes whenever the server may have changed, or invalidation messages may have been lost. */
   readonly epoch: number;
   /**
    * Run ids of the Redis servers that store the records, in stable order. Empty if the user lacks the right to query
@@ -61,7 +61,7 @@ export interface StoreMemory {
 /** A gateway as the store shows it: which changes it has acknowledged, and how long ago it gave a sign of life. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** Milliseconds since the gateway's last sign of life. Restarts at 0 if invalidation messages may have been lost. */
+  /** Milliseconds since the gateway's last sign of life; 0 again after a possible loss of messages with such signs. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
@@ -108,9 +108,9 @@ export interface InactiveReport {
 
 /** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** Number that changes when a connection or invalidation message may have been lost, as in `StoreSnapshot`. */
+  /** The same number as `StoreSnapshot.epoch`: it changes whenever server changes or lost messages are possible. */
   readonly epoch: number;
-  /** The generation that the meta record names; null if that record is missing, invalid, or names other servers. */
+  /** Generation in the meta record. Null if that record is missing, is invalid, or does not name these servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
@@ -160,7 +160,7 @@ export interface WatchedRecords {
   take(most: number): ChangedRecords;
   /** Whether all invalidation messages have arrived and been handled, and no changed record is left to take. */
   readonly isQuiet: boolean;
-  /** Resolves when `take` has changed records to return. */
+  /** Resolves when records have changed, so that `take` can return them. */
   next(): Promise<void>;
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
@@ -185,7 +185,7 @@ export interface WatchedRecords {
  */
 export interface RecordsStore {
   /**
-   * Whether the store is this process's memory. Its only gateway then has no cache, so no gateway needs to be tracked.
+   * Whether the store is this process's memory. If so, the only gateway has no cache, so no gateway must be tracked.
    */
   readonly endsWithProcess: boolean;
   /**
@@ -216,7 +216,7 @@ export interface RecordsStore {
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /**
-   * Writes records whose content has not changed; otherwise like `write`.
+   * Like `write`, but writes again records whose content has not changed, for example to give them a new seal.
    * @param revision stored records up to this revision are replaced
    */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
@@ -241,7 +241,7 @@ export interface RecordsStore {
    * @param roster the instance ids of the gateways that the registry knows
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
-  /** Resolves when any gateway next acknowledges a change. Never resolves if the store does not report that. */
+  /** Resolves when any gateway next acknowledges a change; never for a store that does not report acknowledgements. */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
   /** Deletes the leases of these gateways, then their acknowledgements. */

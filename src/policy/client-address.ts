@@ -65,8 +65,8 @@ export function resolveClientAddress(
 
 /**
  * Whether the client itself used TLS. If the peer is a trusted proxy that sent X-Forwarded-Proto, only the exact value
- * `https` means yes: the client could have sent its key to the proxy over plain HTTP. In all other cases, the TLS of
- * the peer's own connection decides.
+ * `https` means yes. With any other value, the client could have sent its key to the proxy over plain HTTP. In all
+ * other cases, the TLS of the peer's own connection decides.
  */
 export function isSecure(
   peer: IpAddress,

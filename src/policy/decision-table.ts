@@ -78,7 +78,7 @@ export const requestRules = [
     reason: () => 'the key is a test key, but this gateway accepts only live keys',
   },
   {
-    // Rejects live keys in the sandbox, so that nobody can try there whether a live key works (spec 5.4).
+    // Rejects live keys in the sandbox. Otherwise a thief could test there whether a stolen live key works (spec 5.4).
     code: 'live_key_in_test',
     status: 401,
     message: 'Live API keys are not valid in this environment',

@@ -44,8 +44,9 @@ export interface Credential {
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   /**
-   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the gateway accepts
-   * the old key; `expiresAt` is not later. Null if the key was not reset, or if that is unknown.
+   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the gateway still
+   * accepts the old key. The key also expires then, so `expiresAt` is never later. Null if the key was not reset, or if
+   * that is unknown.
    */
   readonly graceEndsAt: number | null;
   readonly permissions: Permissions;

@@ -1,7 +1,7 @@
 /** The environment that a key or a gateway belongs to: production (`live`) or the sandbox (`test`). */
 export type Environment = 'live' | 'test';
 
-/** What the `x-api-key` header contains, as far as its prefix shows. */
+/** What the `x-api-key` header contains, judged only by the prefix of the key. */
 export type KeyFormat = 'absent' | 'malformed' | Environment;
 
 /** The key prefix of each environment, case-sensitive (spec section 2.5). */

@@ -44,8 +44,8 @@ class CompiledPatterns implements OriginPatterns {
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {
-    // A key is looked up as `\n${key}\n`. An empty list is a single line feed, in which the look-up of an empty key
-    // (`\n\n`) finds nothing.
+    // Here, a key is the stored form of a pattern (see `originKey`). It is looked up as `\n${key}\n`. An empty list is
+    // stored as one line feed, so that even the look-up of an empty key (`\n\n`) finds nothing.
     const text = `${keys.map((key) => `\n${key}`).join('')}\n`;
     this.#allowed = text.length > longestText ? new Set(keys.map(copyOf)) : copyOf(text);
   }

@@ -63,8 +63,8 @@ function isHarmless(text: string): boolean {
 }
 
 /**
- * Cuts a URL after its authority. Leaves a `/` where a part was cut, because the URL parser would otherwise strip white
- * space at the end of the host.
+ * Cuts a URL after its authority, and puts a `/` in place of the part that was cut. Without the `/`, the URL parser
+ * would strip white space after the host, and so accept an invalid host.
  */
 export function upToPath(url: string): string {
   const authority = throughAuthority.exec(url)?.[0] ?? url;

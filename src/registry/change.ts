@@ -9,8 +9,8 @@ import type { RegistryDatabase } from './registry-database.js';
 export interface Change {
   readonly transaction: RegistryDatabase;
   /**
-   * The number of this change. A change that gateways need not know has the number of the newest change that they need
-   * to know.
+   * The number of this change, if it is published to gateways. Other changes get no number of their own: for them, this
+   * is the number of the newest published change.
    */
   readonly revision: number;
   readonly now: number;

@@ -14,7 +14,7 @@ const sessionTicket = 35;
  * Whether a ClientHello offers to resume a session. The offer is not verified: in the handshake, the session can turn
  * out to be invalid.
  * @param bytes the first bytes of a connection
- * @returns null if more bytes are needed; false also for bytes that are not a ClientHello in one record
+ * @returns null if more bytes are needed; false also if the bytes are not a ClientHello that fits in one record
  */
 export function offersSession(bytes: Buffer): boolean | null {
   if (bytes.length > 0 && bytes[0] !== handshakeRecord) return false;
@@ -47,8 +47,8 @@ function readOffer(hello: Buffer): boolean {
 
 /**
  * Reads the ClientHello of a connection, and puts its bytes back into the socket for the TLS handshake.
- * @param onHello called once, with whether the client offers to resume a session. Not called if the connection first
- *   closes or times out.
+ * @param onHello called once, with whether the client offers to resume a session. Not called if the connection closes
+ *   or times out before enough bytes have arrived.
  */
 export function peekClientHello(
   socket: Socket,

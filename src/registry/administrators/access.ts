@@ -17,7 +17,7 @@ export interface Access {
   /** Further permissions, by field name: a caller who sends the field in the body needs the permission. */
   readonly fields?: Readonly<Record<string, Permission>>;
   /**
-   * How the route limits members (administrators of one merchant) to that merchant. Omitted: members get a 404.
+   * How the route limits members (administrators of one merchant) to that merchant. If omitted, members get a 404.
    * - `id`, `keyId`: the path parameter that names the merchant or one of its keys;
    * - `list`: the handler returns only records of the caller's `merchantId`;
    * - `own`: the route concerns only the caller.
@@ -80,8 +80,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (request.routeOptions.config.isOpen === true) return;
       request.caller = await identify(request, reply, options);
       const { is404, routeOptions } = request;
-      // Checks no permission for unknown paths and methods, which get their own error later. That error comes only
-      // after authentication, because it reveals which paths exist.
+      // Unknown paths and methods have no permission to check, and get their own error later. Authentication comes
+      // first, because these errors would show a client without a credential which paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
@@ -108,7 +108,8 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Tokens of sign-ins (`session:`) always expire soon, and the command-line tool renews them. So they get no header.
+    // Tokens of sign-ins (`session:`) do not get this header: they always expire soon, and the command line renews
+    // them.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -135,7 +136,7 @@ async function isStillAllowed(request: FastifyRequest, { credentials, clock }: A
 }
 
 /**
- * Stores the event of a failed sign-in, or only counts it if the client's IP address has too many.
+ * Stores the event of a failed sign-in. If the client's IP address has too many of them, only counts this one.
  * @throws Refusal 429 if the client's IP address has too many failed sign-ins
  */
 export async function recordFailure(
@@ -199,8 +200,8 @@ export async function requirePermission(
 }
 
 /**
- * Requires that a person in the console has signed in again a few minutes ago. Otherwise an unattended browser or a
- * stolen session would be enough to get keys. Stores an event about a refused request before it throws.
+ * Requires that a person who uses the console signed in within the last few minutes. Otherwise an unattended browser or
+ * a stolen session would be enough to get keys. Stores an event about a refused request before it throws.
  * @throws Refusal 403
  */
 export async function requireProof(

@@ -40,7 +40,7 @@ export function bearerCredentials(identities: Identities): Credentials {
     onRejected: (reply) => void reply.header('www-authenticate', 'Bearer'),
     refusalOf: (rejection, request) => {
       if (rejection === 'misplaced') return new Refusal(401, misplacedMessage);
-      // The message is equal for all causes, so that nobody learns which tokens exist.
+      // The message is equal for all causes, so that a client cannot find out which tokens exist.
       return new Refusal(401, tokenIn(request) === undefined ? absentMessage : 'Invalid token');
     },
   };
@@ -51,9 +51,9 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether a token is in the URL, a cookie or another header, where logs and other servers can read it. Without an
- * authorization header, the prefix of tokens (`mga_`) is enough. With an authorization header, only a complete token
- * counts, so that a client can search for the text `mga_`.
+ * Whether a token is in the URL, a cookie or another header, where logs and other servers can read it. If the request
+ * has no authorization header, the prefix `mga_` alone counts as a token. Otherwise only a complete token counts, so
+ * that a client can search for the text `mga_`.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;

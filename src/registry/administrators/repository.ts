@@ -55,7 +55,8 @@ export async function findAdministrator(
 
 /**
  * Creates an administrator.
- * @throws Refusal for a name in use, for roles of members without a merchant, or for other roles with a merchant
+ * @throws Refusal if the name is in use, or if the roles do not fit: members' roles require a merchant, and all other
+ *   roles forbid one
  * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
 export function createAdministrator(
@@ -93,10 +94,10 @@ export function createAdministrator(
 /**
  * Changes an administrator. This affects their tokens from the next request on: removed roles no longer count, and all
  * tokens of a disabled administrator are rejected.
- * @throws Refusal if the administrator does not exist or has another version. Also for roles of members without a
- * merchant, and for other roles with a merchant
+ * @throws Refusal if the administrator does not exist or has another version. Also if the roles do not fit: members'
+ *   roles require a merchant, and all other roles forbid one
  * @throws ApprovalNeeded if the administrator would become an owner, or is an owner and would get another identity, and
- * the approval rules require approval for this
+ *   the approval rules require approval for this
  */
 export function changeAdministrator(
   context: Context,
@@ -183,7 +184,7 @@ function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
 /**
  * Returns the approval rule for a change that makes an administrator an owner, or gives an owner another identity.
  * Returns null (no approval) for other changes. Also returns null until two owners have existed at the same time:
- * before that, nobody else could approve.
+ * before that, there is no second owner who could approve.
  */
 async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
   const isOwner = (one: Shown | null): boolean =>
@@ -196,8 +197,8 @@ async function ownerRule(transaction: RegistryDatabase, before: Shown | null, af
 }
 
 /**
- * If two active owners exist, stores this fact. From then on, each new owner can need approval, even if later only one
- * owner is left.
+ * If two active owners exist, stores this fact. From then on, the approval rules apply to new owners, even if only one
+ * owner is left later.
  */
 async function noteOwners(transaction: RegistryDatabase): Promise<void> {
   if ((await activeOwners(transaction)).length < 2) return;

@@ -20,7 +20,7 @@ export function isTokenText(text: string): boolean {
 
 /**
  * Returns the SHA-256 of a token in hex. The database stores this hash instead of the token. A slow hash is not needed,
- * because nobody can guess 256 random bits.
+ * because 256 random bits cannot be guessed.
  */
 export function digestOf(token: string): string {
   return createHash('sha256').update(token).digest('hex');

@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** The time before a token's expiry in which responses announce the expiry, in milliseconds. */
+/** How long before a token's expiry the responses begin to announce it, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;

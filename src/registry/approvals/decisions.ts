@@ -94,8 +94,8 @@ class NotIndependent extends RefusedRight {
 async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
   const { administratorId, issuedBy, roles } = caller;
   if (administratorId === null) {
-    // With fewer than two owners, the shared token is allowed to approve. Otherwise there could be nobody who can
-    // approve a change of the rules.
+    // A single owner cannot approve their own request, for example to change the rules. So with fewer than two owners,
+    // the shared token is allowed to approve.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent(
         'the shared token identifies no person, so it may approve only while there is exactly one owner',

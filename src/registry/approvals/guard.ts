@@ -71,7 +71,9 @@ export const byRules: Guard = async ({ transaction }, proposal) => {
   return [];
 };
 
-/** Permits every change: for changes to which no approval rule applies, such as changes of a merchant's members. */
+/**
+ * Permits every change. Used for changes to which no approval rule applies, such as changes of a merchant's members.
+ */
 export const unguarded: Guard = () => Promise.resolve([]);
 
 /** Returns the approval rules that apply now. */

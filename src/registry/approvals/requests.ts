@@ -97,7 +97,10 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
   });
 }
 
-/** Returns one administrator's requests that wait and have not expired; with null, those of the registry itself. */
+/**
+ * Returns the requests of one administrator that wait and have not expired.
+ * @param requestedBy the id of the administrator; null for the requests of the registry itself
+ */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
   return database
     .selectFrom('approvals')

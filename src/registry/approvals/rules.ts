@@ -27,8 +27,8 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 
 /**
  * Applies the configured approval rules when the registry starts. If the stored rules require approval for this change,
- * they stay in force, and the change is stored as a request of the registry. Rejects earlier requests of the registry
- * that wait for approval of rules that are no longer configured.
+ * they stay in force, and the change is stored as a request of the registry. An earlier such request is rejected if it
+ * waits and the configuration has changed since.
  */
 export async function applyConfiguredRules(
   context: Context,

@@ -41,7 +41,10 @@ interface ApprovalSettingsRow {
   id: 1;
   /** Which changes need approval, as JSON. */
   rules: string;
-  /** 1 if two active owners have ever existed at the same time, otherwise 0. With 1, a new owner can need approval. */
+  /**
+   * 1 if two active owners have ever existed at the same time, otherwise 0. While it is 0, a new owner needs no
+   * approval.
+   */
   had_second_owner: number;
 }
 

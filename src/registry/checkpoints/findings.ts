@@ -11,7 +11,7 @@ import type { RegistryDatabase } from '../registry-database.js';
  * - `fork`: two versions of the same lines are signed, or two logs continue the same run;
  * - `previous`: the log continues an unknown run;
  * - `unknown`: a checkpoint arrived, but the start checkpoint of its run never did;
- * - `replay`: an old checkpoint was submitted that was not accepted before;
+ * - `replay`: a submitted checkpoint is older than the newest one, and the registry has no record of accepting it;
  * - `key`: the instance's key is not pinned (stored as valid) or no longer valid, or the signature with the run's own
  *   key is missing;
  * - `silent`: the process stopped without an end checkpoint, and no other process continued the log;
@@ -77,8 +77,8 @@ export interface SilenceOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   /**
-   * Receives the checkpoints (signed states of access logs). While this inbox cannot receive messages, no run (log of
-   * one process) counts as silent, because checkpoints could be missing for this reason.
+   * Receives the checkpoints (signed states of access logs). No run (log of one process) counts as silent while this
+   * inbox cannot receive messages, because the run's checkpoints cannot arrive then.
    */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;

@@ -66,7 +66,7 @@ export interface WitnessOptions {
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
 const clockToleranceMilliseconds = 60_000;
-/** Minimum interval of a process' periodic checkpoints in the list. Its start and end checkpoints are always listed. */
+/** Minimum time between two listed periodic checkpoints of a process. Start and end checkpoints are always listed. */
 const listMilliseconds = 600_000;
 
 /** Thrown to reject a submission and roll its transaction back. `finding` is stored after the rollback. */
@@ -182,7 +182,7 @@ export class Witness {
 
   /**
    * Pins (stores as valid) the first key of an instance name unchecked: only authenticated gateways can send messages
-   * here. An administrator should confirm the key. Later keys must be pinned already.
+   * here. An administrator should confirm the key. Any other key is rejected unless it was pinned before.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
