@@ -249,7 +249,7 @@ t.test('one key cannot starve another merchant of a service', async (t) => {
   while (upstream.seen.length + gateway.lines.length < 1 + 1 + 8) await delay(5);
   t.equal(upstream.seen.length, 1 + 3, 'three of the four permits');
   t.match(gateway.lines.at(-1), {
-    event: { code: 'upstream_busy', reason: /fair share of maxInFlight: 3 requests in flight/ },
+    event: { code: 'upstream_busy', reason: /fair share of maxInFlight: it has 3 requests in flight/ },
   });
   upstream.respond = (_request, response) => response.end('{}');
   t.equal((await ask(gateway, { headers: [key] })).status, 200);
