@@ -28,8 +28,8 @@ export const createdQuery = {
 export const walletFilter = withPurpose(uuid, 'Only records of this wallet; 404 if the merchant has no such wallet');
 
 /**
- * Describes the query parameter `up_to`, which keeps pages stable when records are added. The list then contains only
- * the record with this id and older records.
+ * Describes the query parameter `up_to`. With it, the list contains only the record with this id and older records, so
+ * that new records do not shift the pages.
  */
 export function upTo<Schema extends TSchema>(ids: Schema): Schema {
   return withPurpose(

@@ -10,7 +10,7 @@ export interface Timers {
 export interface PeriodicTaskOptions {
   /** The task's name in the log. */
   readonly name: string;
-  /** Does a part of the work. Resolves with true if more work could be due. It is then called again without a pause. */
+  /** Does a part of the work. Resolves with true if more work could be due; `act` is then called again at once. */
   readonly act: () => Promise<boolean>;
   readonly pauseMilliseconds: number;
   readonly timers: Timers;
@@ -19,8 +19,8 @@ export interface PeriodicTaskOptions {
 
 const longestPauseMilliseconds = 30_000;
 /**
- * Maximum pause between retries after a DatabaseError, for tasks whose normal pause is shorter. It is short, because a
- * database does not report its recovery.
+ * Maximum pause between retries after a DatabaseError. It is short, because only a retry shows that the database works
+ * again. A task whose normal pause is longer keeps its normal pause.
  */
 const longestForDatabaseMilliseconds = 500;
 

@@ -168,15 +168,15 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
 /**
- * By how much the database clock can get ahead of real time between two calls of `forget` before this counts as a jump.
- * Small corrections of the clock do not count.
+ * The database clock has jumped if it gains more than this on the monotonic clock between two calls of `forget`. A
+ * smaller gain counts as a normal correction of the clock.
  */
 const toleranceMilliseconds = 60_000;
 
 /**
  * Purges stored responses after 24 hours. If a response is purged too early, a repeated request can pay a payout twice.
  * So after a forward jump of the database clock, nothing is purged for 24 hours. By then all responses stored before
- * the jump really are that old.
+ * the jump really are 24 hours old.
  */
 export class StoredResponsePurge {
   readonly #options: StoredResponsePurgeOptions;

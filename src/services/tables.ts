@@ -81,7 +81,7 @@ interface CustomerRow extends OwnedRow {
   updated_at: number;
 }
 
-/** The list position of a deleted customer, for clients that are paging through the list. */
+/** The list position of a deleted customer, so that its id stays valid in `up_to` while a client reads the pages. */
 interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   id: string;
   sequence: number;

@@ -32,7 +32,7 @@ export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' 
 
 /** The last line of a log file to which a new process appends, as far as it can be parsed. */
 export interface Predecessor {
-  /** The id of the chain to which that line belongs. The id, the number and the hash are null without a chain. */
+  /** The id of that line's chain. The id, the number and the hash are null if the line belongs to no chain. */
   readonly id: string | null;
   /** The number of that line in its chain. */
   readonly sequence: number | null;
@@ -91,8 +91,8 @@ interface CheckpointMembers {
   /** In the checkpoint at the end of a file: the id of the chain in the next file, if each file has its own chain. */
   readonly next?: string;
   /**
-   * The newest signed checkpoint with a receipt (the registry's signature that it stored it). As long as the log
-   * contains it, the registry cannot remove this checkpoint unnoticed.
+   * The newest signed checkpoint with a receipt. The receipt is the registry's signature that it stored the checkpoint.
+   * With this copy in the log, an audit detects if the registry has removed the checkpoint.
    */
   readonly note?: string | undefined;
   /** The head (length and Merkle root) of the registry's list of checkpoints, as the registry signed it. */
@@ -139,8 +139,8 @@ export class Chain {
   }
 
   /**
-   * Adds a checkpoint line, which is about the chain itself. The line states the previous hash, so that a file that
-   * begins with it can be verified without the files before it.
+   * Adds a checkpoint line, which is about the chain itself and states the hash of the previous line. If a file begins
+   * with a checkpoint line, it can therefore be verified without the files before it.
    */
   checkpoint(reason: CheckpointReason, at: number, lost: number, more: CheckpointMembers = {}): Buffer {
     const line = {
@@ -201,7 +201,7 @@ export class LineHash {
   readonly #from: number;
   /** The secret of the HMAC; null without a secret; `treeAlgorithm` for a Merkle tree. */
   readonly secret: LogSecret | typeof treeAlgorithm;
-  /** Offset of the end of the common beginning of the lines. */
+  /** Offset at which the beginning that all lines share ends. */
   readonly #headEnd: number;
   #length = 0;
 

@@ -280,7 +280,7 @@ export class ChainedLog implements LineSink {
       const growth = this.#growth;
       const { written } = this.#writer;
       fstat(this.#descriptor, (heldError, held) => {
-        // Ignore the result: the log has switched to another file during this check.
+        // Ignore the result if the log has switched to another file during this check.
         if (heldError !== null || growth !== this.#growth) return;
         if (held.ino !== there.ino || held.dev !== there.dev) {
           this.reopen();

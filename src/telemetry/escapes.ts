@@ -138,14 +138,13 @@ class EscapeReader {
     if (!this.#skipLetter(letterU)) return this.#digits();
     if (this.#skip(leftBrace)) return this.#inBraces();
     const code = this.#number(16, 4, 4);
-    // Python writes `\U` followed by eight digits. The first four digits are zero here, so the next four are the
-    // character.
+    // Python writes `\U` followed by eight digits. If the first four digits are zero, the next four are the character.
     return code === 0 && first !== letterU ? this.#number(16, 4, 4) : code;
   }
 
   /**
-   * Decodes `\t` (tab) to a blank, except in `\te`. There, a client could have written a backslash before each
-   * character of the prefix `svc_test_`.
+   * Decodes `\t` (tab) to a blank, except in `\te`. There, the `t` could belong to the prefix `svc_test_`, with a
+   * backslash before it.
    */
   #tab(): number {
     this.next += 1;

@@ -106,7 +106,8 @@ export function requireLogFile(file: string): void {
 }
 
 /**
- * Number of bytes to read from the end of a file. Each value in a log line has a limited length, so no line is as long.
+ * Number of bytes to read from the end of a file. Every log line is shorter, because each of its values has a limited
+ * length.
  */
 const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;

@@ -42,8 +42,8 @@ const underscore = '[^0-9A-Za-z_]*_';
  */
 const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
 /**
- * A prefix with other punctuation than underscores (`svc-live-`) is an ordinary name. It counts as a key only if 32
- * characters follow that seem random.
+ * With other punctuation than underscores, a prefix such as `svc-live-` can be part of an ordinary name. It counts as a
+ * key only if 32 characters that seem random follow it.
  */
 const separator = '[^0-9A-Za-z]{1,3}';
 const randomText = '(?=[A-Za-z]*[0-9])(?=[0-9A-Fa-f]*[G-Zg-z])[0-9A-Za-z]{32}';
@@ -71,7 +71,7 @@ function hexOf(character: string): string {
   return digits.join(gap);
 }
 
-/** The characters that can separate those of a key in base64, because mail breaks base64 into lines. */
+/** Separators between the characters of a key in base64. Mail, for example, breaks base64 into lines. */
 const base64Gap = '[^0-9A-Za-z+/_-]*';
 /**
  * The base64 of each prefix at each of the three possible offsets, without the characters that depend on neighboring

@@ -1,4 +1,4 @@
-/** Maximum number of characters of a request's value in a log line. */
+/** Maximum length, in characters, of a log line's value that comes from the client, such as the path. */
 const maxValueLength = 1024;
 
 /**
@@ -22,7 +22,7 @@ export function quote(text: string): string {
 
 /**
  * Formats a number as JSON with a fixed number of decimals. A template string would fill V8's number-to-string cache
- * with texts that never recur: a third of all objects that survive garbage collection.
+ * with texts that never recur. These texts were a third of all objects that survived garbage collection.
  */
 export function decimal(value: number, digits: number): string {
   // Null keeps the line valid JSON if a clock returns no number.

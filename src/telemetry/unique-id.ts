@@ -1,7 +1,8 @@
 import { randomFillSync } from 'node:crypto';
 
 /**
- * Random bytes are generated in blocks, because generating them for each id would take longer than the rest of the id.
+ * Random bytes are generated in blocks. A separate call for each id would take longer than all other steps of creating
+ * the id.
  */
 const block = Buffer.alloc(4096);
 let used = block.length;

@@ -21,7 +21,7 @@ export async function trustAuthorities(file: string): Promise<ClientTrust> {
 
 /**
  * Trusts the certificate in a PEM file for any host name. A command calls this function for a server on the same
- * machine, which reads the same file.
+ * machine. Both read the same file, so the certificate itself identifies the server.
  * @throws OperatorError if the file cannot be read or has no certificate
  */
 export async function trustCertificate(file: string): Promise<ClientTrust> {

@@ -20,8 +20,8 @@ const list = <Schema extends Parameters<typeof Type.Array>[0]>(schema: Schema) =
   Type.Array(schema, { maxItems: mostRows });
 
 /**
- * Requests with one result within one hour. `hour` is the start of the hour of the access log line, in milliseconds
- * since 1970.
+ * Requests with one result within one hour. `hour` is the start of this hour, in milliseconds since 1970. The time in
+ * the access log line determines the hour of a request.
  */
 const codeCount = Type.Object({
   hour: moment,

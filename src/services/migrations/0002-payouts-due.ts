@@ -12,7 +12,7 @@ export const payoutsDue: Migration = {
       .columns(['status', 'due_at', 'sequence'])
       .where(sql.ref('due_at'), 'is not', null)
       .execute();
-    // No query selects due payouts without a status.
+    // Drops the former index, because every search for due payouts now also names a status.
     await schema.dropIndex('payouts_due_at').execute();
   },
 };

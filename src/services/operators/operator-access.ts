@@ -58,8 +58,8 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         attempts?.signInFailed({ id: request.id, source }, cause);
         return refusal;
       };
-      // Rejects merchants' requests in case an upstream has this API's address by mistake. The gateway sets
-      // `x-merchant-id` on every request, and removes that header from clients' requests.
+      // Rejects requests that come through the gateway, because an upstream could have this API's address by mistake.
+      // The gateway sets `x-merchant-id` on every request that it forwards.
       if (headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined)
         throw fail('forwarded', new Refusal(403, 'Forbidden', [], 'forwarded'));
       if (routeOptions.config.isOpen === true) return;
@@ -69,7 +69,7 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
       const failure = failureOf(headers.authorization, given, operator, source);
       if (operator === null || failure !== null) {
         reply.header('www-authenticate', 'Bearer');
-        // The same message for each cause, so that nobody learns which tokens exist.
+        // A rejected token always gets the same message, so that a client cannot find out which tokens exist.
         const refusal = new Refusal(401, given === null ? 'A bearer token is required' : 'Invalid token');
         throw failure === null || failure === 'absent' ? refusal : fail(failure, refusal);
       }
@@ -132,7 +132,7 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
 }
 
 /**
- * Requires that a funding does not exceed the limit of its currency, or has been approved by another administrator.
+ * Rejects a funding (credit to a wallet) above the limit of its currency, unless another administrator has approved it.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {

@@ -11,8 +11,8 @@ export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | '
 /** Maximum number of events about refused attempts per minute, so that an attacker cannot fill the database. */
 const mostEvents = 600;
 /**
- * Maximum number of stored events that wait to be sent to the registry. If more wait, refused attempts are counted, but
- * no event is stored for them.
+ * Maximum number of stored events that wait to be sent to the registry. While so many wait, no events about refused
+ * attempts are stored. A later event states how many attempts were omitted.
  */
 const mostWaiting = 10_000;
 
@@ -22,7 +22,7 @@ const codes: ReadonlyMap<string, string> = new Map([
   ['reason', 'reason_required'],
 ]);
 
-/** Details of the first refused attempt. The event about several attempts contains them. */
+/** One event can stand for several refused attempts. It contains these details of the first attempt. */
 type First =
   | Pick<NewOperatorEvent & { action: 'sign-in.failed' }, keyof EventAuthor | 'action'>
   | (Pick<NewOperatorEvent & { action: 'attempt.refused' }, keyof EventAuthor | 'action'> & {
@@ -42,8 +42,8 @@ export interface OperatorAttemptOptions {
 }
 
 /**
- * Stores events for the registry: a limited number about refused attempts, and one about an operator's first read of a
- * merchant's records in each hour.
+ * Stores events for the registry. The number of events about refused attempts is limited. For reads, one event is
+ * stored per hour, operator, merchant and kind of records.
  */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;

@@ -104,7 +104,7 @@ export const entrySchema = Type.Object(
 /** One row of the ledger. */
 export type Entry = Readonly<Static<typeof entrySchema>>;
 
-/** The response to a movement. `isRepeated` is true if an earlier request moved the money. */
+/** The response to a movement. `isRepeated` is true if an earlier request with the same reference moved the money. */
 export const movedSchema = Type.Object(
   { ...entrySchema.properties, isRepeated: Type.Boolean() },
   { title: 'MovedEntry' },

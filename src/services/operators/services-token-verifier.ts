@@ -84,7 +84,7 @@ export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifi
         issuer: servicesToken.issuer,
         audience: servicesToken.audience,
         requiredClaims: ['sub', 'exp', 'iat', 'jti'],
-        // Also rejects a token that was issued in the future.
+        // With this option, jose also rejects a token whose `iat` is in the future.
         maxTokenAge: servicesToken.longestSeconds,
         clockTolerance: clockToleranceSeconds,
         currentDate: new Date(clock.now()),

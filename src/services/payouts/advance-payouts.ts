@@ -24,8 +24,9 @@ const batch = 100;
  */
 const leaseMilliseconds = 30_000;
 /**
- * Margin on top of the longest lease. A statement that waited for a row lock compares `due_at` with its own, earlier
- * start time, so a new lease seems longer than it is. Without the margin, a leased payout could count as due.
+ * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` takes a payout whose `due_at` is
+ * later than the longest lease allows, because the clock must have been set back. A statement that waited for a row
+ * lock calculates this from its own start time, but the new lease began after that time.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
@@ -42,8 +43,8 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Payouts with the status `processing` are leased first. So a payout that this call sends to the bank ends in a later
-  // call at the earliest, even with a bank delay of 0.
+  // Lease `processing` payouts before `pending` ones, because a call advances each payout by only one step. In the
+  // other order, with a bank delay of 0, a payout that was just sent to the bank would be due again at once.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -71,8 +72,8 @@ interface LeaseTimes {
  * Leases due payouts of one status: moves `due_at` into the future, so that concurrent processes skip these payouts.
  */
 function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
-  // If the due time is beyond the longest lease, the clock was set back after the payout was leased. The payout then
-  // counts as due.
+  // A payout also counts as due if its due time is later than the longest lease allows: the clock was set back after
+  // the payout was leased. Otherwise it would wait until the clock reaches that time again.
   const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')
@@ -100,7 +101,7 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
   return bankOutcomeOf(bank, { destinationAccountNumber, recipient });
 }
 
-/** Marks paid payouts and their debits as successful. One transaction is enough, because no balance changes. */
+/** Marks paid payouts and their debits as successful. All share one transaction, because no wallet must be locked. */
 async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;
   await database.transaction().execute(async (transaction) => {
@@ -172,7 +173,8 @@ export function refundFailed(
       ...({ payoutId: id, status: 'successful', reason: null, actor: null } as const),
       ...{ reference: ulid(), createdAt: ended.updated_at },
     }));
-    // Operators' credits leave room in the wallet for refunds of its payouts in progress, so a refund always fits.
+    // A refund always fits: an operator's credit is rejected if the balance plus all payouts in progress would exceed
+    // the maximum.
     if (moved === null)
       throw new Error(`the refund would raise the balance of the wallet ${walletId} above the maximum`);
   });

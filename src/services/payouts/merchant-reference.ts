@@ -5,8 +5,8 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, type ServicesDatabase } from '../services-database.js';
 
 /**
- * Returns the condition that a payout has this reference, either as the merchant's or as the services' reference. If a
- * search for one of the two found nothing, the client would pay again.
+ * Returns the condition that a payout has this reference, either as the merchant's or as the services' reference. It
+ * compares both, because a client that knows one of them and finds no payout would pay again.
  */
 export function hasReference(reference: string): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_reference = ${reference} or reference = ${reference})`;

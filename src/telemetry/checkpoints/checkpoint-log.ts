@@ -102,7 +102,7 @@ export class CheckpointLog {
   }
 
   /**
-   * Waits until the registry has signed a receipt (that it stored the checkpoint) for the first checkpoint, but no
+   * Waits for the receipt of the first checkpoint (the registry's signature that it stored the checkpoint), but no
    * longer than a timeout. Does not wait if no receipts are requested.
    */
   async register(): Promise<void> {
@@ -130,8 +130,8 @@ export class CheckpointLog {
 
   #signerOf({ name, run, occasion }: Checkpoint): NoteSigner {
     const signer = this.#signers.get(run) ?? NoteSigner.inMemory(runKeyName(name, run));
-    // Deletes the private key of an ended run (the lines of one process), so that nobody who reads this memory later
-    // can sign for that run.
+    // Deletes the private key of an ended run (the lines of one process). Otherwise an attacker who later reads this
+    // memory could sign checkpoints of that run.
     if (occasion === 'end') this.#signers.delete(run);
     else this.#signers.set(run, signer);
     return signer;

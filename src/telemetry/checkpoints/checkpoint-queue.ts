@@ -23,8 +23,8 @@ export interface QueueStatus {
   /** How many checkpoints the destination (file, server or registry) has stored. */
   readonly kept: number;
   /**
-   * Milliseconds since the newest stored checkpoint was signed. If no checkpoint is stored yet, since the process
-   * started.
+   * Milliseconds since the newest stored checkpoint was signed, or since the process started if no checkpoint is stored
+   * yet.
    */
   readonly ageMilliseconds: number;
 }
@@ -60,7 +60,7 @@ const mostWaiting = 1_000;
  */
 export class CheckpointQueue {
   readonly #place: QueueDestination;
-  /** Oldest first. The first one is being delivered. */
+  /** The undelivered checkpoints, oldest first. The first one is being delivered. */
   #waiting: SignedCheckpoint[] = [];
   #sending: Promise<void> | null = null;
   #problem: string | null = null;

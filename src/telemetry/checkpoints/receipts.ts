@@ -19,7 +19,7 @@ import { UnansweredFiles } from './unanswered-files.js';
 export interface WitnessReply {
   /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
-  /** Why the registry signed no receipt (that it stored the checkpoint), for operators. */
+  /** Why the registry signed no receipt, as a text for operators. */
   readonly problem?: string | undefined;
   /** The receipt (signature that the registry stored the checkpoint) as a signature line, with its line end. */
   readonly receipt?: string | undefined;
@@ -48,8 +48,8 @@ export interface ReceiptOptions {
    */
   readonly besideFile: string | null;
   /**
-   * Milliseconds between two updates of the modification time of the files with checkpoints without a reply. The
-   * updates show other processes that this process is running.
+   * Interval in milliseconds at which this process touches its files beside `besideFile`. Their new modification time
+   * shows other processes that this process is running.
    */
   readonly refreshMilliseconds?: number;
   /** Closes the connection to the registry. */
@@ -64,7 +64,7 @@ export interface ReceiptOptions {
   readonly onKeyChange?: (change: KeyChange) => void;
   /** Maximum time to wait for the first receipt before the gateway serves requests, in milliseconds. */
   readonly registerMilliseconds: number;
-  /** Whether the gateway is not ready before it has the first receipt. */
+  /** Whether the gateway becomes ready only after it has received the first receipt. */
   readonly isRequired: boolean;
   /**
    * Called with the reason when the registry signs no receipt for a checkpoint, and with null when it signs one again.
@@ -173,8 +173,8 @@ export class Receipts {
     // so the registry must know that process.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // The gateway replaces a rejected run (hash chain) by a new one. That does not help if the registry rejects the
-    // start checkpoint, because it would reject the next one too. So a start checkpoint is retried.
+    // The gateway replaces a rejected run (hash chain) by a new run. That does not help if the registry rejects the
+    // start checkpoint, because it would reject the new run's start checkpoint too. So a start checkpoint is retried.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;
@@ -246,8 +246,8 @@ export class Receipts {
   }
 
   /**
-   * Sends the checkpoints to which an ended process received no reply. Drops a process's checkpoints if the registry
-   * rejects one of them.
+   * Sends the checkpoints to which ended processes received no reply. Deletes the checkpoints of a process once the
+   * registry has stored or rejected all of them.
    */
   async #submitFormer({ occasion, note }: SignedCheckpoint): Promise<void> {
     const [, previous = null] = /\nprevious (\S+) \d/.exec(occasion === 'start' ? note : '') ?? [];

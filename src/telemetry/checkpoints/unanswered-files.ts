@@ -22,8 +22,8 @@ interface Sighting {
 
 const defaultRefreshMilliseconds = 2_000;
 /**
- * The number of scans without a change after which the process of a file counts as ended. Seconds would not work: after
- * a pause of the whole machine, all files would be old.
+ * A process counts as ended if its file did not change for this number of scans. A limit in seconds would not work:
+ * after a pause of the whole machine, the files of all processes would exceed it.
  */
 const idleScansOfGone = 5;
 const suffix = '.unanswered';
@@ -57,7 +57,7 @@ export class UnansweredFiles {
   #saving: Promise<void> = Promise.resolve();
   #isReleased = false;
 
-  /** @param beside path next to which the checkpoints are stored; their file names add an id and a suffix to it */
+  /** @param beside the beginning of the path of each file with checkpoints; an id and a suffix follow it */
   constructor(beside: string, everyMilliseconds: number, refreshMilliseconds = defaultRefreshMilliseconds) {
     [this.#beside, this.#everyMilliseconds, this.#refreshMilliseconds] = [
       beside,
@@ -152,8 +152,9 @@ export class UnansweredFiles {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
-    // A process of the previous release does not touch its files, but rewrites them with each new checkpoint. If this
-    // process continues its log, that process has ended too.
+    // A process of the previous release rewrites its file with each new checkpoint, but does not touch it in between.
+    // It counts as ended if its file stays unchanged for several checkpoints, or if this process continues the log that
+    // the other process wrote.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));

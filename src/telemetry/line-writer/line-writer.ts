@@ -4,7 +4,7 @@ import { LineBuffer, UnconfirmedLines } from './line-buffers.js';
 /** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;
 /**
- * Above this number of bytes in memory, the writer reports a problem. The rest of the limit is for the lines of
+ * Above this number of bytes in memory, the writer reports a problem. The rest up to `maxHeldBytes` is for the lines of
  * requests in progress.
  */
 const slowBytes = 8 * 1024 * 1024;
@@ -115,8 +115,8 @@ export class LineWriter {
   }
 
   /**
-   * Records that the newest file was not removed or renamed before this many bytes were written. These bytes need not
-   * be written again.
+   * Records that a check found the newest file in place, neither removed nor renamed. The first `written` bytes of this
+   * process in that file need not be written again.
    */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);
@@ -198,7 +198,8 @@ export class LineWriter {
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       const synced = segment.synced.splice(0);
-      // Ignores the error: syncing a pipe always fails, and on a broken disk the next write fails as well.
+      // The writer reports no problem for this error: syncing a pipe always fails, and on a broken disk the next write
+      // fails as well.
       fdatasync(segment.descriptor, (error) => {
         for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
         this.#writeNext();
@@ -216,7 +217,7 @@ export class LineWriter {
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
     write(segment.descriptor, bytes, segment.taken, (error, written) => {
-      const isFullPipe = error?.code === 'EAGAIN'; // a full pipe is no failure: the number of waiting bytes is limited
+      const isFullPipe = error?.code === 'EAGAIN'; // not reported at once: `problem` reports a pipe that stays full
       this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;

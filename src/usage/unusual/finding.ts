@@ -14,7 +14,7 @@ export interface Thresholds {
    * Days since the first use of a key before the rules about countries, networks, addresses and refusals apply to it.
    */
   readonly learnDays: number;
-  /** Days since the first use before `surge` also applies on usual paydays: by then, each monthly peak was seen. */
+  /** Days since a key's first use until `surge` also applies on usual paydays. By then, monthly peaks are known. */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
   /** `surge` reports an hour with more than this many times the requests of the key's busiest earlier hour. */
@@ -47,7 +47,7 @@ export interface Finding {
 /** The time of an observation, and the period that it covers, in milliseconds since 1970. */
 export interface Moment {
   readonly now: number;
-  /** Start of the period that was counted: a second, or longer if the gateway could not send its counts at once. */
+  /** Start of the counted period, which is a second, or longer if the gateway could not send its counts at once. */
   readonly from: number;
   /**
    * Since when usage has been observed without a long interruption. It is unknown whether a key was used before that

@@ -36,7 +36,8 @@ export interface WeekMaxima {
 }
 
 /**
- * The history of a key that the rules compare with. All lists are bounded, and the whole state can be stored as JSON.
+ * The history of a key. The rules compare new usage with it. All lists are bounded, and the whole state can be stored
+ * as JSON.
  */
 export interface KeyState {
   readonly version: 1;
@@ -100,9 +101,9 @@ const singleDays = 28;
 const fewCountries = 8;
 
 /**
- * Whether further new countries are to be expected, so that they are not unusual: the key was used in many countries,
- * or there is a country in which it was used on only one day, recently. By the Good-Turing estimate, values seen once
- * show how likely a new value is.
+ * Whether a new country would not be unusual for the key. This is so if the key was used in many countries, or recently
+ * in some country on one day only. By the Good-Turing estimate, the more values were seen only once, the more likely is
+ * a new value.
  */
 export function roams({ seen }: Sightings, now: number): boolean {
   const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>
@@ -145,8 +146,8 @@ function withWeek(weeks: readonly WeekMaxima[], { hour, accepted, refused, addre
 }
 
 /**
- * Returns the largest values of an hour. Omits the latest hours, so that an attack in progress does not become the
- * norm.
+ * Returns, for each count, its largest value in any hour. Omits the latest hours, so that an attack in progress does
+ * not become the norm.
  */
 export function busiestHours({ weeks }: Pick<KeyState, 'weeks'>): Omit<WeekMaxima, 'week'> {
   return {

@@ -52,7 +52,8 @@ export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment
   const { now } = moment;
   const state = before ?? unseenKey;
   const found = [...blockedUse(usage, moment)];
-  // These requests were refused before the key's record was read. Only the rules for Tor and plain HTTP apply to them.
+  // Only the rules for Tor and plain HTTP apply to requests without a key id, and to requests that were refused before
+  // the key's record was read. The latter have a look-up id.
   if (usage.keyId === null || usage.lookupId !== null) return reporting(state, found, now, thresholds);
   const until = now + aheadMilliseconds;
   const rows = usage.addresses.filter(({ lastAt }) => lastAt <= until);
@@ -260,8 +261,8 @@ function isPayday(hour: number): boolean {
 
 function* hourFindings(state: KeyState, hour: number, now: number, thresholds: Thresholds): Iterable<Finding> {
   const held = state.hours.find((one) => one.hour === hour);
-  // Without stored counts, this hour is too old: its counts came late and were merged into its week. They are
-  // incomplete, so they are not compared.
+  // An hour that is not stored is too old: counts that came late were merged directly into its week. They are only a
+  // part of the hour's counts, so they are not compared.
   if (held === undefined) return;
   const own = busiestHours(state);
   const at = Math.max(hour, Math.min(now, hour + hourMilliseconds) - 1_000);

@@ -11,8 +11,8 @@ export interface Place {
   readonly country: string | null;
   readonly asNumber: number | null;
   /**
-   * The autonomous system (AS). If its number is unknown, the first 16 bits of IPv4 or 32 of IPv6. Null without any
-   * GeoIP database.
+   * The autonomous system (AS). If its number is unknown: the first 16 bits of the IPv4 address, or 32 bits of the IPv6
+   * address. Null if the country is unknown too.
    */
   readonly network: string | null;
 }
