@@ -379,7 +379,7 @@ onEachDatabase('the list is append-only', async (t, url) => {
     return list.unlike(signed);
   };
   t.equal(unlike(rows), null);
-  t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has 1');
+  t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has only 1');
   t.match(unlike(rows.toReversed()), 'differ from those that it signed earlier');
   t.match(
     unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))),
