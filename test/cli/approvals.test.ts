@@ -60,7 +60,7 @@ t.test('an operator requests a go-live, and another one shows and approves it', 
   t.match(await command('oma', 'approvals', 'reject', approval), { status: 1, err: /The request is APPROVED: oma/ });
   t.match(await command('oma', 'approvals', 'show', 'a b'), {
     status: 2,
-    err: /the id of an approval has 1 to 64 letters.*: see "merchant-gateway approvals list"/,
+    err: /the id of an approval must consist of 1 to 64 letters.*\. To see the ids, run "merchant-gateway approvals list"/,
   });
 
   const created = await command('olu', 'merchants', 'create', '--name', 'Bea', '--go-live');

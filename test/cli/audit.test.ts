@@ -278,7 +278,10 @@ t.test('without file arguments, search and summary read the log of the configura
     t.same(await audit(command, '--json', ...config('gateway')), named);
     t.same(await audit(command, '--json', ...config('gateway'), file), named);
     t.match(await audit(command), { status: 2, err: /give the log files as arguments/ });
-    t.match(await audit(command, ...config('stdout')), { status: 2, err: /the access log goes to standard output/ });
+    t.match(await audit(command, ...config('stdout')), {
+      status: 2,
+      err: /the configuration writes the access log to standard output/,
+    });
     t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
   }
 });
@@ -295,8 +298,11 @@ t.test('for a log written by workers, the file of each worker is read', async (t
   for (const command of ['search', 'summary']) {
     const { status, err } = await audit(command, '--config', config);
     t.equal(status, 2);
-    t.match(err, `${file} does not exist, but log files of worker processes do: `);
-    t.match(err, `give them as arguments: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
+    t.match(
+      err,
+      `${file} does not exist, but worker processes have written log files. Give these files as arguments: `,
+    );
+    t.match(err, `Give these files as arguments: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
   }
   for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
   t.match(
@@ -353,7 +359,10 @@ t.test('audit summary counts requests, and its HTML page escapes all values', as
   t.match(html, /<svg [^]*<rect/);
   t.match(html, "default-src 'none'");
   const text = await audit('summary', file);
-  t.match(text.out, '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not.');
+  t.match(
+    text.out,
+    '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not accepted.',
+  );
   t.match(text.out, '\nNot verified: add --verify, or use "merchant-gateway audit verify".\n');
   const verified = await audit('summary', '--verify', '--secret-file', secretFile, file);
   t.match(verified.out, '\nIntact: 0 findings in 9 lines, no signed checkpoints were given.\n');

@@ -51,11 +51,11 @@ t.test('a filter that the registry rejects is a usage error that names the optio
     [['merchants', 'list', '--status', 'closed'], /^error: --status must be a word in upper case/],
     [['merchants', 'list', '--search', 'x'.repeat(101)], /^error: --search must be a text .*100 characters/],
     [['keys', 'list', '--merchant', 'm_1', '--page', 'x'], /^error: --page must be/],
-    [['keys', 'list', '--merchant', 'm 1'], /^error: the id of a merchant has 1 to 64/],
+    [['keys', 'list', '--merchant', 'm 1'], /^error: the id of a merchant must consist of 1 to 64/],
     [['events', 'list', '--since', 'yesterday'], /^error: --since must be a date and time with its zone/],
     [['events', 'list', '--action', 'key.stolen'], /^error: --action must be one of merchant\.created, /],
     [['events', 'list', '--since', 'x', '--page', 'y'], /^error: --page must be .*\n--since must be .*\n/],
-    [['events', 'list', '--key-id', 'key 1'], /^error: the id of a key has 1 to 64/],
+    [['events', 'list', '--key-id', 'key 1'], /^error: the id of a key must consist of 1 to 64/],
     [['events', 'list', '--key-id', 'key_1', '--key', 'key_2'], /cannot be used with/],
     [['restores', 'held', '--page', '-1'], /^error: --page must be/],
   ];

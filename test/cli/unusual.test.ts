@@ -136,6 +136,6 @@ t.test('findings are listed, shown and answered', async (t) => {
   t.match(await admin('webhooks'), { out: /Every webhook was delivered/ });
   t.match(await admin('show', 'a b'), {
     status: 2,
-    err: /the id of a finding has .*: see "merchant-gateway unusual list"/,
+    err: /the id of a finding must consist of .*\. To see the ids, run "merchant-gateway unusual list"/,
   });
 });

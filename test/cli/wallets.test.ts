@@ -179,13 +179,16 @@ t.test('command-line errors are reported before any request is sent', async (t) 
     [[...fund, '--amount', '5', ...inNaira, '--reference', 'a b'], /--reference must be 1 to 100 letters/],
     [
       ['fund', 'wallet-1', '--reason', 'x', '--amount', '5', ...inNaira],
-      /the id of a wallet is a UUID: see "merchant-gateway wallets list"/,
+      /the id of a wallet must be a UUID\. To see the ids, run "merchant-gateway wallets list"/,
     ],
-    [['show', 'svc_live_abc'], /the id of a wallet is a UUID/],
-    [['create', '--merchant', 'a b', ...inNaira, '--no-registry-check'], /the id of a merchant has 1 to 64 letters/],
+    [['show', 'svc_live_abc'], /the id of a wallet must be a UUID/],
+    [
+      ['create', '--merchant', 'a b', ...inNaira, '--no-registry-check'],
+      /the id of a merchant must consist of 1 to 64 letters/,
+    ],
     [
       ['list', '--token', operatorsToken],
-      /a token is never an argument, because other users of this machine can see arguments: use --token-file/,
+      /do not give a token as an argument, because other users of this machine can see arguments: use --token-file/,
     ],
   ] as const) {
     const { status, stderr } = await wallets(...args);

@@ -124,7 +124,7 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   };
   t.match(await check(files.proof), {
     status: 0,
-    out: / gw\.example\/a signed its first \d+ lines at \S+Z, and the registry received the checkpoint at \S+Z\.\n$/,
+    out: / gw\.example\/a signed the first \d+ lines of the run at \S+Z, and the registry received the checkpoint at \S+Z\.\n$/,
   });
   // The file has smaller checkpoints, but without receipts.
   const sources = ['--checkpoints', 'registry', '--checkpoints', checkpoints.file];

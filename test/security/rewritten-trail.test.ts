@@ -392,5 +392,5 @@ onEachDatabase('concurrent changes make one chain, and a former release beside t
     .returning('seq')
     .executeTakeFirstOrThrow();
   t.match(await verify(), { status: 1, findings: [{ fault: 'added', seq }] });
-  t.match((await verify()).stderr, `The chain breaks at event ${seq}: 1 fault`);
+  t.match((await verify()).stderr, `The chain has 1 fault, at event ${seq}.`);
 });

@@ -48,8 +48,8 @@ export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'appro
   if (text !== undefined && isKey(text)) throw new WrongUsage(keyInPlaceOfId);
   if (text !== undefined && identifierForm.test(text)) return text;
   throw new WrongUsage(
-    `the id of ${what === 'approval' ? 'an' : 'a'} ${what} has 1 to 64 letters, digits, - and _: ` +
-      `see "merchant-gateway ${what === 'finding' ? 'unusual' : `${what}s`} list"`,
+    `the id of ${what === 'approval' ? 'an' : 'a'} ${what} must consist of 1 to 64 letters, digits, hyphens or underscores. ` +
+      `To see the ids, run "merchant-gateway ${what === 'finding' ? 'unusual' : `${what}s`} list"`,
   );
 }
 
@@ -84,5 +84,7 @@ export function pageLine(shown: number, what: string, page: Static<typeof pageSc
   if (page === null || page.total_records === 0) return `No ${what}s.`;
   const { total_records: all, current_page: current, total_pages: pages } = page;
   const of = `${all} ${what}${all === 1 ? '' : 's'}`;
-  return shown === all ? `${of}.` : `${shown} of ${of}: page ${current} of ${pages} (--page, --per-page).`;
+  return shown === all
+    ? `${of}.`
+    : `${shown} of ${of}: page ${current} of ${pages}. To show other pages, use --page and --per-page.`;
 }

@@ -105,7 +105,10 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
   const isSet = use === 'set';
   const lists = isSet ? 'replaces the list, ' : '';
   command
-    .option('--status <status>', 'status, a word in upper case; only requests of ACTIVE merchants are accepted')
+    .option(
+      '--status <status>',
+      'status in upper case, e.g. ACTIVE or SUSPENDED; only requests of ACTIVE merchants are accepted',
+    )
     .option('--go-live', 'allow the merchant to use production');
   if (isSet) command.option('--no-go-live', 'bar the merchant from production');
   command.option<readonly string[]>(
@@ -122,7 +125,7 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
   if (isSet) listEnds(command, 'origin', 'origin');
   return command.option<readonly string[]>(
     '--confirm <flag>',
-    `confirm a risky change: ${confirmations.join(', ')} (repeatable)`,
+    `confirm a risky change by its name, one of ${confirmations.join(', ')} (repeatable)`,
     collect,
   );
 }

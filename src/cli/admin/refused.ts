@@ -36,7 +36,7 @@ const advice = ({
   403: 'Run "merchant-gateway whoami" and "merchant-gateway roles" to see what this token may do.',
   421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
   404: `Check the id with the command ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
-  503: 'Try again when its database or store is available.',
+  503: `Try again when ${name} can reach its database and its store.`,
 });
 
 /** Matches the advice of the API to send `confirm`. Error messages name the command-line option instead. */
@@ -92,7 +92,9 @@ export function unexpectedResponse(
   const expected = peer.name.replace('the registry', 'a registry');
   const what = `${address} did not respond like ${expected} of this version (status ${status}, ${shown(type)}).`;
   const next = isUnclear ? ` ${nextAfter(asked)}` : '';
-  return new OperatorError(`${what} Check ${peer.option} and proxies in between.${next}`);
+  return new OperatorError(
+    `${what} Check ${peer.option}, and the proxies between this machine and ${peer.name}.${next}`,
+  );
 }
 
 /** The option that sets each query parameter, if the option has another name than the parameter. */

@@ -33,7 +33,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
         ? 'a gateway or Redis has changes that the database lacks'
-        : 'changes may be lost: gateways and Redis have no evidence of whether there were any',
+        : 'changes may be lost: gateways and Redis have no record that proves or disproves it',
     ]);
     const emptyText = ['No period is known for which the database lacks changes.'];
     show(

@@ -9,7 +9,7 @@ import { verifyCommand } from './verify.js';
 /** Creates the `audit` commands, which read access logs and prove their lines. */
 export function auditCommand(io: CommandIo): Command {
   return new Command('audit')
-    .description('verify, search, summarise and prove access logs')
+    .description('verify, search and summarise access logs, and prove that a line is in a log')
     .addCommand(verifyCommand(io))
     .addCommand(searchCommand(io))
     .addCommand(summaryCommand(io))

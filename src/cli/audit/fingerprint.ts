@@ -18,8 +18,12 @@ const maxKeyBytes = 4096;
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')
     .description('read a key from standard input and print the fingerprint that represents it in the access log')
-    .option('--secret-file <file>', 'secret of the access log (repeatable, e.g. with an earlier secret)', collect)
-    .option('--config <file>', 'configuration file with the secret file')
+    .option(
+      '--secret-file <file>',
+      'file with the secret of the access log (repeatable, e.g. to add an earlier secret)',
+      collect,
+    )
+    .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',

@@ -23,13 +23,11 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
   const { destination } = loadConfig({ file: config }).accessLog;
   if (files.length > 0) return files;
   if (destination === 'stdout')
-    command.error(
-      'error: with this configuration, the access log goes to standard output: give the log files as arguments',
-    );
+    command.error('error: the configuration writes the access log to standard output; give the log files as arguments');
   const ofWorkers = existsSync(destination) ? [] : logsOfWorkers(destination);
   if (ofWorkers.length > 0)
     command.error(
-      `error: ${destination} does not exist, but log files of worker processes do: give them as arguments: ${ofWorkers.join(' ')}`,
+      `error: ${destination} does not exist, but worker processes have written log files. Give these files as arguments: ${ofWorkers.join(' ')}`,
     );
   return [destination];
 }
@@ -62,7 +60,7 @@ function filesIn(directory: string): string[] {
 /** Adds the options that filter lines in `audit search` and `audit summary`. */
 export function searchOptions(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration file that names the log file, if no file is an argument')
+    .option('--config <file>', 'configuration file that names the log file to read if you give no file as an argument')
     .option('--merchant <id>', 'requests of this merchant', loggedIdIn)
     .option('--key-id <keyid>', 'requests with this key', loggedIdIn)
     .addOption(formerKeyOption().argParser(loggedIdIn))
@@ -71,11 +69,15 @@ export function searchOptions(command: Command): Command {
       'requests with this key fingerprint, as "merchant-gateway keys fingerprint" prints it',
       fingerprintIn,
     )
-    .option('--code <code>', 'accepted, or an error code', codeIn)
-    .option('--address <address>', 'client or proxy address, or CIDR', rangesIn)
-    .option('--path <path>', 'this path and all paths below it, without a query', pathIn)
-    .option('--since <time>', 'from this time on, inclusive: 2026-11-20T10:00:00Z, or 24h for a day ago', timeIn)
-    .option('--until <time>', 'until this time, exclusive', timeIn)
+    .option('--code <code>', 'requests with this result: accepted, or an error code', codeIn)
+    .option('--address <address>', 'requests from or through this IP address or CIDR (client or proxy)', rangesIn)
+    .option('--path <path>', 'requests for this path and all paths below it; give the path without a query', pathIn)
+    .option(
+      '--since <time>',
+      'requests at or after this time, e.g. 2026-11-20T10:00:00Z, or 24h for one day ago',
+      timeIn,
+    )
+    .option('--until <time>', 'requests before this time', timeIn)
     .option('--request-id <id>', 'x-request-id of the response');
 }
 

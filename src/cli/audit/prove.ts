@@ -45,7 +45,7 @@ export function proveCommand(io: CommandIo): Command {
     .requiredOption('--id <id>', 'event.id of the line, or x-request-id of the response')
     .addOption(checkpointsOption().makeOptionMandatory())
     .addOption(publicKeyOption())
-    .option('--config <file>', 'configuration file with the registry and its token')
+    .option('--config <file>', 'configuration file that has the address and the token file of the registry')
     .option('--json', 'print JSON: the proof as text, the run (id of the hash chain) and the position of the line')
     .addHelpText(
       'after',
@@ -164,7 +164,7 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
       );
     else
       out(
-        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed its first ${size} lines at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed the first ${size} lines of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

@@ -18,9 +18,12 @@ interface Options {
 export function publicKeyCommand(io: CommandIo): Command {
   return new Command('public-key')
     .description('print the public key that verifies the signed checkpoints of the log')
-    .option('--config <file>', 'configuration file with the instance key (accessLog.checkpoints)')
-    .option('--key-file <file>', 'file of the instance key, instead of a configuration')
-    .option('--name <name>', 'name of the instance, with --key-file', 'merchant-gateway')
+    .option(
+      '--config <file>',
+      'configuration file that names the file of the instance key (accessLog.checkpoints.keyFile)',
+    )
+    .option('--key-file <file>', 'file of the instance key; replaces accessLog.checkpoints of the configuration')
+    .option('--name <name>', 'name of the instance; applies only with --key-file', 'merchant-gateway')
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',

@@ -42,9 +42,12 @@ const perPage = '100';
 /** Adds the options that locate the registry. */
 export function registryOptions(command: Command): Command {
   return command
-    .option('--registry <url>', 'address of the admin API, for --checkpoints registry (or MERCHANT_GATEWAY_REGISTRY)')
+    .option(
+      '--registry <url>',
+      'address of the admin API (or MERCHANT_GATEWAY_REGISTRY), used with "--checkpoints registry"',
+    )
     .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
-    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)');
+    .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)');
 }
 
 /**

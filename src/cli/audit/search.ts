@@ -23,7 +23,7 @@ export function searchCommand(io: CommandIo): Command {
     .description('print the lines of a log that match all given filters')
     .argument(
       '[file...]',
-      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
+      'files of the log in order, oldest first; .gz files are decompressed, "-" means standard input',
     );
   return searchOptions(command)
     .option('--limit <count>', `maximum number of printed lines, up to ${maxLimit}`, limitIn, defaultLimit)

@@ -45,7 +45,7 @@ export function headOption(): Option {
 export function checkpointsOption(): Option {
   return new Option(
     '--checkpoints <file>',
-    'file of signed checkpoints, as accessLog.checkpoints.file names it (can be .gz), or "registry" to fetch them from the registry (repeatable)',
+    'file with signed checkpoints, such as the one in accessLog.checkpoints.file (also compressed as .gz), or "registry" to fetch the checkpoints from the registry (repeatable)',
   ).argParser(collect);
 }
 
@@ -150,7 +150,7 @@ export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): s
   if (head !== undefined && !isOfRegistry) return '--head requires --checkpoints registry';
   return isOfRegistry || (checkpoints === undefined) === (publicKey === undefined)
     ? null
-    : 'give both --checkpoints and --public-key; only --checkpoints registry needs no --public-key';
+    : 'give both --checkpoints and --public-key; only "--checkpoints registry" works without --public-key';
 }
 
 /**

@@ -40,10 +40,10 @@ const proofNames = [
 /** Creates the command `audit summary`. */
 export function summaryCommand(io: CommandIo): Command {
   const command = new Command('summary')
-    .description('count the requests in a log: refusals, merchants, addresses, countries, keys at risk')
+    .description('count the requests in a log by refusal code, merchant, address and country, and list keys at risk')
     .argument(
       '[file...]',
-      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
+      'files of the log in order, oldest first; .gz files are decompressed, "-" means standard input',
     );
   searchOptions(command)
     .option('--html <file>', 'write a self-contained page with charts')
@@ -111,7 +111,7 @@ function asText(summary: Summary, verdict: Verdict | null): string {
   };
   if (requests === 0) return `No request matches.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
-    `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not.`,
+    `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not accepted.`,
     verdict === null ? 'Not verified: add --verify, or use "merchant-gateway audit verify".' : verdictText(verdict),
     ...longestSilence(summary),
     ...table('NOT ACCEPTED BECAUSE', 'codes'),

@@ -29,9 +29,10 @@ interface VerifyOptions extends ProofOptions {
 const mostProofLines = 100;
 const linesBetweenProgress = 250_000;
 
-const tailText = `A log is complete if its last line is an end checkpoint. Without one, this command proves only the given lines: it cannot tell
-whether the process still runs (then use --running), was killed, or whether later lines were removed. With signed checkpoints
-(accessLog.checkpoints) it detects missing lines up to the newest checkpoint.
+const tailText = `A log is complete if its last line is an end checkpoint. Without one, this command verifies only the given lines. It cannot
+detect whether the process is still running, whether it was killed, or whether later lines were removed. If the process is still
+running, use --running. With signed checkpoints (accessLog.checkpoints), the command detects missing lines up to the newest
+checkpoint.
 `;
 
 /** Creates the command `audit verify`. */
@@ -41,9 +42,9 @@ export function verifyCommand(io: CommandIo): Command {
     .description('find lines of a log that were edited, deleted, moved, inserted or truncated')
     .argument(
       '<file...>',
-      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
+      'files of the log in order, oldest first; .gz files are decompressed, "-" means standard input',
     )
-    .option('--config <file>', 'configuration file with the secret file')
+    .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option(
       '--since <time>',
       'do not report a deleted run (log of one process) if all its checkpoints are older than this time',
@@ -68,7 +69,11 @@ export interface ProofOptions extends SecretOptions, SignedOptions {
 /** Adds the options in `ProofOptions`, except `--config`. */
 export function proofOptions(command: Command): Command {
   return registryOptions(command)
-    .option('--secret-file <file>', 'secret of the log (repeatable, e.g. with an earlier secret)', collect)
+    .option(
+      '--secret-file <file>',
+      'file with the secret of the log (repeatable, e.g. to add an earlier secret)',
+      collect,
+    )
     .addOption(checkpointsOption())
     .addOption(publicKeyOption())
     .addOption(witnessKeyOption())

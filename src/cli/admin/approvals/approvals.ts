@@ -46,7 +46,7 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
   const approve = approvals
     .command('approve <id>')
     .description(
-      'approve the request of another administrator, and make the change unless the record was changed after the request',
+      'approve a request of another administrator; the registry then makes the change, unless the record has changed since the request',
     );
   administer(approve, edge, async ({ client, args, showChange }) => {
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];

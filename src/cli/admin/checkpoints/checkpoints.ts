@@ -50,7 +50,7 @@ export function checkpointsCommand(io: CommandIo, env: Environment = process.env
   const head = checkpoints
     .command('head')
     .description(
-      "print the public key that verifies the registry's receipts for checkpoints; with --json, also the signed length and hash of its list of checkpoints",
+      "print the public key that verifies the registry's receipts for checkpoints; with --json, also print the signed length and hash of the registry's list of checkpoints",
     );
   administer(head, edge, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });

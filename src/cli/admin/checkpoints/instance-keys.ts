@@ -34,7 +34,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const pin = keys
     .command('pin <public-key>')
     .description(
-      'also trust this public key for the signed checkpoints of a gateway; run "merchant-gateway audit public-key" on the machine of the gateway to print the key',
+      'add a public key that the registry accepts for the signed checkpoints of a gateway; to print the key, run "merchant-gateway audit public-key" on the machine of the gateway',
     )
     .option(
       '--from <time>',
@@ -50,7 +50,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const confirm = keys
     .command('confirm <public-key>')
     .description(
-      'confirm that a key belongs to the gateway that "instance-keys list" shows; first compare it with the output of "merchant-gateway audit public-key" on the machine of that gateway',
+      'confirm that a key belongs to the gateway that "merchant-gateway instance-keys list" shows for it; before you confirm the key, compare it with the output of "merchant-gateway audit public-key" on the machine of that gateway',
     );
   administer(confirm, edge, async ({ client, args, show }) => {
     const data = await change(client, 'confirm', { publicKey: args[0] });
@@ -59,7 +59,9 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
 
   const end = keys
     .command('end <public-key>')
-    .description('end the validity of a key; the registry rejects signatures that are made with it after that time')
+    .description(
+      'end the validity of a key; the registry rejects signatures that are made with the key after its validity has ended',
+    )
     .option('--to <time>', 'time at which the validity of the key ends, e.g. 2026-01-31T12:00:00Z (default: now)');
   administer<SpanOptions>(end, edge, async ({ client, options, args, show }) => {
     const data = await change(client, 'end', { publicKey: args[0], to: options.to });

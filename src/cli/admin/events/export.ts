@@ -81,7 +81,9 @@ async function* pagesOf(client: AdminClient, { seq, after }: BegunExport) {
     isLast = data.next === null;
     const last = data.next ?? seq;
     if (!isLast && last <= place)
-      throw new OperatorError('The registry sent the same page twice. Check --registry and proxies in between.');
+      throw new OperatorError(
+        'The registry sent the same page twice. Check --registry, and the proxies between this machine and the registry.',
+      );
     place = last;
     yield { events: data.events, last };
   }

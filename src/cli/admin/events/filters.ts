@@ -34,7 +34,7 @@ export function filterOptions(command: Command): Command {
     .option('--administrator <id>', 'only events of the administrator with this id', loggedIdIn)
     .option(
       '--proof <proof>',
-      'only events whose author was authenticated by this: bootstrap (the shared token), token:ID or session:ID',
+      'only events whose author authenticated with this credential: bootstrap (the shared token), token:ID or session:ID, where ID is the id of the token or session',
       loggedIdIn,
     )
     .option(
@@ -74,6 +74,6 @@ const sequenceForm = /^(?:0|[1-9][0-9]{0,14})$/;
 export function sequenceIn(value: string): number {
   if (sequenceForm.test(value)) return Number(value);
   throw new InvalidArgumentError(
-    'Expected the sequence number of an event, such as the one that the last export printed.',
+    'Expected the sequence number of an event, such as the number that "merchant-gateway events export" prints for --after.',
   );
 }

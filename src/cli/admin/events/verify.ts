@@ -40,7 +40,7 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period but could not sign (earlier release, or no registry.witness)',
+    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period but could not sign the deletion, because registry.witness was not set or the registry was of an earlier release',
   'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
@@ -49,7 +49,7 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
   const command = events
     .command('verify')
     .description(
-      'find events that were changed, removed, inserted or reordered, and a database that was restored to an earlier state',
+      'detect whether events were changed, removed, inserted or reordered, and whether the database was restored to an earlier state',
     )
     .option<readonly string[]>(
       '--checkpoint <file>',
@@ -95,7 +95,9 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
     const [first] = check.findings;
     const where = first?.seq === null ? `position ${first.position}` : `event ${first?.seq ?? ''}`;
     throw new OperatorError(
-      `The chain breaks at ${where}: ${check.faults} ${check.faults === 1 ? 'fault' : 'faults'}.`,
+      check.faults === 1
+        ? `The chain has 1 fault, at ${where}.`
+        : `The chain has ${check.faults} faults, the first at ${where}.`,
     );
   });
 }
@@ -174,11 +176,11 @@ function summaryOf(
     ...(pruned.position === 0 ? [] : [`${pruned.position} earlier events were deleted after their retention period.`]),
     ...(former === 0 ? [] : [`${former} events of earlier releases are not in the chain.`]),
     publicKey === null
-      ? 'The chain is not signed: set registry.witness, or compare the chain with a checkpoint that --save wrote earlier (--checkpoint).'
+      ? 'The chain is not signed. Set registry.witness, or use --checkpoint to compare the chain with a checkpoint that --save wrote earlier.'
       : `Events are signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
         (isKeyGiven
           ? '.'
-          : '. The public key came from the registry itself. For a check that does not trust the registry, give the key that you know with --public-key.'),
+          : '. The public key came from the registry itself. To verify the signatures without trust in the registry, use --public-key with a copy of the key that you stored earlier.'),
   ];
 }
 

@@ -52,7 +52,8 @@ export async function importLines({ client, stream, onProgress, signal }: Import
 }
 
 function stopped(error: OperatorError, last: number, next: number): OperatorError {
-  const done = last === 0 ? 'No line is known to be imported' : `Every line up to ${last} is imported`;
+  const done =
+    last === 0 ? 'The registry has not confirmed the import of any line' : `Every line up to ${last} is imported`;
   return new OperatorError(
     `${error.message}\nStopped at line ${next}. ${done}. ` +
       'To continue, run the same command again: existing records stay unchanged.',

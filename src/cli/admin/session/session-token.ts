@@ -48,7 +48,7 @@ export async function askSignIn<Schema extends TSchema>(
   if (parsed !== null && Check(expects, parsed.data)) return { data: parsed.data };
   const failed = Type.Object({ message: Type.String(), data: Type.Object({ code: Type.String() }) });
   if (Check(failed, envelope)) return { code: envelope.data.code, message: envelope.message };
-  throw new OperatorError(`${url.href} did not respond like a registry with sign-in: check --registry.`);
+  throw new OperatorError(`${url.href} did not respond like a registry that supports sign-in: check --registry.`);
 }
 
 const leastMilliseconds = 5 * 60_000;

@@ -122,9 +122,12 @@ interface SessionPlace {
 function withSession(command: Command, env: Environment, act: (place: SessionPlace) => Promise<void>): Command {
   return command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
-    .option('--token-file <file>', 'file for the token (default: in XDG_CONFIG_HOME, one for each registry)')
+    .option(
+      '--token-file <file>',
+      'file for the token (default: a separate file for each registry below XDG_CONFIG_HOME or ~/.config)',
+    )
     .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
-    .option('--config <file>', 'configuration file from which to take registry.listen (the address)')
+    .option('--config <file>', 'configuration file that has the address of the registry in registry.listen')
     .option('--json', 'print only the data, as JSON')
     .action(async () => {
       const { registry, tokenFile, caFile, config, json } = command.opts<SignInCommandOptions>();

@@ -22,8 +22,11 @@ const mostFiles = 64;
 export function replayCommand(io: CommandIo): Command {
   const command = new Command('replay')
     .description('apply the rules for unusual use of keys to access logs, and print what the rules would have reported')
-    .argument('[file...]', 'files of one or several logs; .gz files are decompressed, - reads standard input')
-    .option('--config <file>', 'configuration file with the thresholds, and with the log file if you name no file')
+    .argument('[file...]', 'files of one or several logs; .gz files are decompressed, "-" means standard input')
+    .option(
+      '--config <file>',
+      'configuration file with the thresholds; if you name no log file, the command reads the log file that the configuration names',
+    )
     .option('--json', 'print JSON')
     .addHelpText(
       'after',
@@ -33,7 +36,7 @@ export function replayCommand(io: CommandIo): Command {
       const files = logFilesOf(command, given, config);
       if (files.length > mostFiles)
         command.error(
-          `error: give at most ${mostFiles} files: concatenate older files, and pipe them in with - as the file`,
+          `error: give at most ${mostFiles} files; to read more, concatenate older files, pipe them to standard input and give "-" as a file`,
         );
       const replay = new Replay(loadConfig({ file: config }).registry.unusual);
       await replayFiles(files, replay, io);

@@ -118,5 +118,5 @@ function refusalLines(refusal: Refusal): string[] {
 
 function refusalIn(value: string): string {
   if (/^(?:0|[1-9][0-9]{0,14})$/.test(value)) return value;
-  throw new InvalidArgumentError('Expected the id of a refusal, such as the one that the command prints.');
+  throw new InvalidArgumentError('Expected the id of a refusal, as "merchant-gateway refusals" prints it.');
 }

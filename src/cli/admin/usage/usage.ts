@@ -35,7 +35,7 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
   const usage = new Command('usage').description('show how many requests the gateways accepted and refused');
   usage
     .option('--merchant <id>', 'requests of this merchant')
-    .option('--key <keyid>', 'requests with this key, and its last use')
+    .option('--key <keyid>', 'requests with this key, and the last use of the key')
     .option('--unknown', 'requests without a known key, by address')
     .option('--since <span>', 'period up to now, e.g. 12h or 30d (default: 7d)', secondsIn, 7 * 86_400)
     .addOption(
@@ -96,7 +96,7 @@ export async function everyPage<Item extends TSchema>(
     all.push(...data);
     if (page === null || number >= page.total_pages) return all;
   }
-  throw new WrongUsage(`the list has more than ${mostPages * perPage} rows: give a shorter time (--since)`);
+  throw new WrongUsage(`the list has more than ${mostPages * perPage} rows: give a shorter period with --since`);
 }
 
 /** Formats rows as CSV, with terminal control characters escaped. */

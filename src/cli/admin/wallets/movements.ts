@@ -30,9 +30,9 @@ interface MovementOptions {
 }
 
 const descriptions = {
-  fund: "move money to a wallet from the operator's float, the account that funds wallets; each reference moves money only once",
+  fund: "move money to a wallet from the operator's float, the account that funds wallets; for each reference, money is moved only once",
   withdraw:
-    "move money from a wallet back to the operator's float, the account that funds wallets; each reference moves money only once",
+    "move money from a wallet back to the operator's float, the account that funds wallets; for each reference, money is moved only once",
 };
 
 /** Creates the command `wallets fund` or `wallets withdraw`. */
@@ -51,7 +51,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
   if (kind === 'fund') {
     command.option(
       '--approval <id>',
-      'id of the approved request for this movement; also give the --reference of the request',
+      'id of the approved request for this movement; also give the reference of the request with --reference',
     );
   }
   operate<MovementOptions>(command, edge, async ({ client, args, options, show, openRegistry }) => {

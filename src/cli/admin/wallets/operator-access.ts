@@ -84,8 +84,9 @@ async function servicesTokenFrom(registry: AdminClient, approvalId: string | und
   } catch (error) {
     if (!(error instanceof RejectedByApi) || error.status !== 404 || approvalId !== undefined) throw error;
     throw new OperatorError(
-      "The registry signs no token for the operators' API. Set registry.servicesToken in its configuration, or give the shared " +
-        "operators' token with --token-file. Members of a merchant have no access to wallets.",
+      "The registry signs no token for the operators' API. If you are a member of a merchant, you have no access to wallets. " +
+        "Otherwise set registry.servicesToken in the configuration of the registry, or give the shared operators' token with " +
+        '--token-file.',
       { cause: error },
     );
   }

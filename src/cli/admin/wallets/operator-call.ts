@@ -30,10 +30,7 @@ export function operate<Options extends object>(
   if (!isMovement) command.option('--reason <text>', 'reason for the change; the registry may require it');
   command
     .option('--services <url>', "address of the operators' API (or MERCHANT_GATEWAY_SERVICES)")
-    .option(
-      '--registry <url>',
-      'address of the registry with your account and the merchants (or MERCHANT_GATEWAY_REGISTRY)',
-    )
+    .option('--registry <url>', 'address of the admin API of the registry (or MERCHANT_GATEWAY_REGISTRY)')
     .option(
       '--registry-token-file <file>',
       'file with your token for the registry (or set MERCHANT_GATEWAY_TOKEN to the token, or sign in with "merchant-gateway login")',
@@ -45,7 +42,7 @@ export function operate<Options extends object>(
     .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option(
       '--config <file>',
-      'configuration file from which to take addresses and token files (sections services.operators and registry)',
+      'configuration file that has the addresses and token files in its sections services.operators and registry',
     )
     .option(
       '--actor <name>',
@@ -62,7 +59,7 @@ export function operate<Options extends object>(
       try {
         if (options.token !== undefined)
           throw new WrongUsage(
-            'a token is never an argument, because other users of this machine can see arguments: use --token-file',
+            'do not give a token as an argument, because other users of this machine can see arguments: use --token-file',
           );
         const actor = actorNamed(options.actor);
         const given = options.reason ?? null;

@@ -31,5 +31,5 @@ export function amountIn(text: string): number {
  */
 export function walletIdIn(text: string | undefined): string {
   if (text !== undefined && uuidForm.test(text)) return text.toLowerCase();
-  throw new WrongUsage('the id of a wallet is a UUID: see "merchant-gateway wallets list"');
+  throw new WrongUsage('the id of a wallet must be a UUID. To see the ids, run "merchant-gateway wallets list"');
 }
