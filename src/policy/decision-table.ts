@@ -103,7 +103,7 @@ export const credentialRules = [
     passes: (facts, key) => key.keyStatus === 'ACTIVE' && (key.expiresAt === null || facts.now < key.expiresAt),
     reason: (_facts, { keyStatus, keyStatusChangedAt, expiresAt, keyRevision }, textOf) =>
       keyStatus === 'ACTIVE' && expiresAt !== null
-        ? `the key expired ${textOf(expiresAt)} (revision ${keyRevision})`
+        ? `the key expired at ${textOf(expiresAt)} (revision ${keyRevision})`
         : `the key ${stateText(keyStatus, keyStatusChangedAt, textOf)} (revision ${keyRevision})`,
   },
   {
@@ -128,7 +128,7 @@ export const credentialRules = [
     message: 'IP address not allowed',
     passes: (facts, { ipAllowlist }) => ipAllowlist === null || ipAllowlist.admits(facts.clientAddress),
     reason: ({ clientAddress }, { ipAllowlist }) =>
-      `${clientAddress.text} is not in the IP allowlist of the merchant, which has ${ipAllowlist?.size ?? 0} ranges`,
+      `${clientAddress.text} is not in the IP allowlist of the merchant (${ipAllowlist?.size ?? 0} ranges)`,
   },
   {
     code: 'origin_not_allowed',
@@ -149,7 +149,7 @@ export const credentialRules = [
     message: 'Forbidden',
     passes: (facts, key) => facts.resource === null || key.permissions.allow(facts.resource, facts.access),
     reason: ({ resource, access }, { keyRevision }) =>
-      `the key has no permission ${resource ?? ''}:${access} (revision ${keyRevision})`,
+      `the key lacks the permission ${resource ?? ''}:${access} (revision ${keyRevision})`,
   },
 ] as const satisfies readonly CredentialRule[];
 

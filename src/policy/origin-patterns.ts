@@ -6,7 +6,7 @@ export class InvalidOriginPattern extends Error {
   constructor(readonly entry: string) {
     super(
       `"${entry.slice(0, 64)}" is not an origin: expected a host such as shop.example or *.shop.example, ` +
-        'with http:// or https:// before it or a port after it if wanted',
+        'optionally with http:// or https:// before it and a port after it',
     );
     this.name = 'InvalidOriginPattern';
   }

@@ -12,7 +12,7 @@ export interface Permissions {
 export class InvalidPermission extends Error {
   constructor(readonly entry: string) {
     super(
-      `"${entry.slice(0, 64)}" is not a permission: expected *, or a resource with :*, :read or :write after it, ` +
+      `"${entry.slice(0, 64)}" is not a permission: expected * or a resource followed by :*, :read or :write, ` +
         'such as payouts:write',
     );
     this.name = 'InvalidPermission';

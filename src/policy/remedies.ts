@@ -14,13 +14,13 @@ const ofDenials = {
   https_required: {
     meaning: 'The request came over plain HTTP.',
     remedy:
-      'Call https://. Operators: a proxy that ends TLS must be in trustedProxies and send X-Forwarded-Proto: https.',
+      'Send the request over HTTPS. Operators: a proxy that terminates TLS must be in trustedProxies and send X-Forwarded-Proto: https.',
     concerns: 'both',
   },
   tor_blocked: {
     meaning: 'The client address is a Tor exit, or Host, Origin or Referer names an onion service.',
     remedy:
-      'Call from an address that is not a Tor exit, and by the public host name. Operators: "merchant-gateway tor-exits check" shows whether an address is listed.',
+      'Call the API by its public host name, from an address that is not a Tor exit. Operators: "merchant-gateway tor-exits check" shows whether an address is listed.',
     concerns: 'both',
   },
   key_required: {
@@ -75,8 +75,9 @@ const ofDenials = {
   },
   origin_not_allowed: {
     meaning:
-      'The origin of the request is not on the origin allowlist of the merchant. This origin is the first of the headers Origin, Referer and Host that the request has.',
-    remedy: 'Add this origin to the allowlist. A server sends no Origin or Referer, so its Host must be on the list.',
+      'The origin of the request is not on the origin allowlist. The origin is taken from the first of these headers that is present: Origin, Referer, Host.',
+    remedy:
+      'Add this origin to the allowlist. Requests from servers usually have neither Origin nor Referer, so add the value of their Host header.',
     concerns: 'merchant',
   },
   permission_denied: {
@@ -103,7 +104,8 @@ const ofErrors = {
   },
   invalid_forwarded_for: {
     meaning: 'A trusted proxy sent an entry in X-Forwarded-For that is not an IP address.',
-    remedy: 'Let the proxy replace X-Forwarded-For by the bare address of its client, without a port or a name.',
+    remedy:
+      'Configure the proxy to overwrite X-Forwarded-For with the IP address of its client, without a port or a name.',
     concerns: 'operator',
   },
   invalid_path: {
@@ -115,12 +117,12 @@ const ofErrors = {
   not_found: {
     meaning: 'No route matches the exact path. Requests without a valid key get 401 instead.',
     remedy:
-      'Compare the path with the API description, letter by letter. Operators: the option routes lists the paths.',
+      'Compare the path with the API description, letter by letter. Operators: the configured paths are in the option routes.',
     concerns: 'both',
   },
   method_not_allowed: {
     meaning: 'The path does not support this method.',
-    remedy: 'Use a method that the response header allow lists.',
+    remedy: 'Use one of the methods in the allow header of the response.',
     concerns: 'merchant',
   },
   request_timeout: {
@@ -141,7 +143,7 @@ const ofErrors = {
   },
   throttled: {
     meaning:
-      'This address sent many requests without a valid key. For a while, only its requests with a known valid key are accepted.',
+      'This address sent many requests without a valid key. For a while, requests from it are accepted only with valid keys that the gateway already knows.',
     remedy: 'Correct the key, and wait as many seconds as retry-after says.',
     concerns: 'merchant',
   },
@@ -187,7 +189,8 @@ const ofErrors = {
   },
   access_log_unavailable: {
     meaning: 'The access log cannot be written, so requests are rejected.',
-    remedy: 'Make room on the disk of the access log, or repair its destination. The gateway then resumes by itself.',
+    remedy:
+      'Free up disk space for the access log, or repair the destination to which it is written. The gateway then resumes by itself.',
     concerns: 'operator',
   },
   overloaded: {
@@ -196,7 +199,8 @@ const ofErrors = {
     concerns: 'operator',
   },
   upstream_busy: {
-    meaning: 'The upstream has reached maxInFlight, or this merchant has used its fair share of it.',
+    meaning:
+      'The upstream has as many requests in flight as maxInFlight allows, or this merchant has used its fair share of them.',
     remedy:
       'Send fewer requests at once. Operators: find out why the service is slow, or raise maxInFlight of the upstream.',
     concerns: 'both',

@@ -5,14 +5,14 @@ const unclear = 'The change may have been made even without a success response: 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'Only with the shared token: the name under which events record the caller; it is not verified',
+  description: 'The name of the caller in events, which is not verified; used only with the shared token',
   schema: { type: 'string', maxLength: 64 },
 };
 
 const reason = {
   name: 'x-reason',
   in: 'header',
-  description: 'Why the request is made, percent-encoded; the event contains it',
+  description: 'The percent-encoded reason for the request, which the event about the request contains',
   schema: { type: 'string', maxLength: 1800 },
 };
 
@@ -32,7 +32,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: "Stored in the database, but perhaps not in force: the gateways' key store lacks it, or a gateway that the registry does not know may still use the old record",
+          202: "The change is stored in the database, but may not be in force yet: the gateways' key store does not have it yet, or a gateway unknown to the registry may still use the old record",
         },
 };
 

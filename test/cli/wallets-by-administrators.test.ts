@@ -167,7 +167,7 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(refused.status, 1);
   t.match(
     refused.stderr,
-    /The role support may not do this: the permission wallets:read is needed\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
+    /Your roles \(support\) do not allow this: the permission wallets:read is needed\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
   );
   const reads = await wallets('list', ...at, auditor.file);
   t.same([reads.status, reads.stdout], [0, 'No wallets.\n']);

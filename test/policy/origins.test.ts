@@ -246,7 +246,7 @@ t.test('an entry of another form is rejected, never read as a wider one', (t) =>
     entry: 'first/',
     message:
       '"first/" is not an origin: expected a host such as shop.example or *.shop.example, ' +
-      'with http:// or https:// before it or a port after it if wanted',
+      'optionally with http:// or https:// before it and a port after it',
   });
   t.throws(() => compileOriginPatterns(['/'.repeat(100_000)]), { message: /^"\/{64}" is not an origin: / });
   t.end();

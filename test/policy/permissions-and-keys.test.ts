@@ -96,7 +96,7 @@ t.test('a permission is a star, or a resource with :*, :read or :write; anything
   t.throws(() => compilePermissions(['payouts:read', 'first', 'second']), {
     entry: 'first',
     message:
-      '"first" is not a permission: expected *, or a resource with :*, :read or :write after it, such as payouts:write',
+      '"first" is not a permission: expected * or a resource followed by :*, :read or :write, such as payouts:write',
   });
   t.throws(() => compilePermissions(['x'.repeat(100_000)]), { message: new RegExp(`^"x{64}" is not a permission`) });
   t.end();

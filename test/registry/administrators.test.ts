@@ -37,7 +37,7 @@ onEachDatabase('an administrator acts under their own name, and a change of role
   t.match(refused, {
     status: 403,
     body: {
-      message: 'The role support may not do this: the permission keys:create is needed',
+      message: 'Your roles (support) do not allow this: the permission keys:create is needed',
       data: { code: 'permission_missing', permission: 'keys:create' },
     },
   });
@@ -153,10 +153,10 @@ onEachDatabase('administrators have unique names and roles that fit their mercha
     [{ name: 'Bootstrap', roles: ['owner'] }, 409, /reserved/],
     [{ name: 'registry', roles: ['owner'] }, 409, /reserved/],
     [{ name: 'a b', roles: ['owner'] }, 422, /^name must be a name of 1 to 64/],
-    [{ name: 'x', roles: [] }, 422, /^roles must be a list of owner, operator/],
-    [{ name: 'x', roles: ['root'] }, 422, /^roles must be a list of owner, operator/],
-    [{ name: 'x', roles: ['merchant-admin'] }, 422, /^merchant-admin is a role of one merchant's members/],
-    [{ name: 'x', roles: ['support'], merchantId: id }, 422, /^support is a role of the platform/],
+    [{ name: 'x', roles: [] }, 422, /^roles must be a list of one or more of: owner, operator/],
+    [{ name: 'x', roles: ['root'] }, 422, /^roles must be a list of one or more of: owner, operator/],
+    [{ name: 'x', roles: ['merchant-admin'] }, 422, /^merchant-admin is a role for members of a merchant/],
+    [{ name: 'x', roles: ['support'], merchantId: id }, 422, /^support is a platform role/],
     [{ name: 'x', roles: ['merchant-viewer'], merchantId: 'm_nobody' }, 422, /^No merchant has this id/],
     [{ name: 'x', roles: ['support'], issuer: 'https://id.example' }, 422, /must be given together/],
   ];

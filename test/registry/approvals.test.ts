@@ -153,8 +153,7 @@ onEachDatabase(
     t.match(await decide(stale, 'approve', oma.headers), {
       status: 409,
       body: {
-        message:
-          'Nothing was changed: the current state is no longer the state that the request shows. Request the change again',
+        message: 'Nothing was changed: the state has changed since the request was made. Request the change again',
         data: { code: 'approval_stale' },
       },
     });
@@ -184,7 +183,7 @@ onEachDatabase(
     await call('PATCH', `/administrators/${olu.id}`, { body: { status: 'DISABLED' } });
     t.match(await decide(gone, 'approve', oma.headers), {
       status: 409,
-      body: { message: /olu is disabled or lost the permission since the request/ },
+      body: { message: /olu has been disabled or has lost the permission since the request was made/ },
     });
     t.notOk(await isLive());
     const shared = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
@@ -259,7 +258,7 @@ onEachDatabase('owners are made by two owners, except for the first two', async 
   t.equal((await decide(live, 'approve', olu.headers)).status, 200);
   t.match(await decide(eve, 'approve'), {
     status: 403,
-    body: { message: /may approve only while there is exactly one owner/ },
+    body: { message: /cannot approve while there is more than one owner/ },
   });
 
   // An owner who disables the other one is not a first owner again.

@@ -250,7 +250,7 @@ async function refused(
 ): Promise<Refusal> {
   await recordRefusal(request, permission, attempts);
   const held =
-    caller.roles.length === 0 ? 'This token has no role' : `The role ${caller.roles.join(', ')} may not do this`;
+    caller.roles.length === 0 ? 'This token has no role' : `Your roles (${caller.roles.join(', ')}) do not allow this`;
   return new Refusal(403, `${held}: the permission ${permission} is needed`, [], 'permission_missing', { permission });
 }
 

@@ -210,8 +210,8 @@ function requireFittingRoles(roles: readonly string[], merchantId: string | null
   const wrong = roles.find((role) => roleTable[role as RoleName].isOfMember !== isMember);
   if (wrong === undefined) return;
   const message = isMember
-    ? `${wrong} is a role of the platform: a member of a merchant has merchant-admin or merchant-viewer`
-    : `${wrong} is a role of one merchant's members: give merchantId`;
+    ? `${wrong} is a platform role: give a member of a merchant the role merchant-admin or merchant-viewer`
+    : `${wrong} is a role for members of a merchant: merchantId is required`;
   throw Refusal.invalid([{ path: 'roles', message }]);
 }
 

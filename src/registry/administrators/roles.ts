@@ -37,7 +37,7 @@ interface Role {
 export const roles = {
   owner: { description: 'everything', isOfMember: false, permissions },
   operator: {
-    description: 'merchants, keys, imports and restores; no administrators',
+    description: 'manages merchants, keys, imports and restores, but not administrators',
     isOfMember: false,
     permissions: [
       ...reads,
@@ -58,7 +58,7 @@ export const roles = {
     permissions: [...reads, 'events:export', 'records:export', 'wallets:read', 'administrators:read', ...ofEverybody],
   },
   treasurer: {
-    description: 'wallets, the money in them, and approvals; otherwise only reads merchants and events',
+    description: 'manages wallets, moves money and decides on approvals; read-only access to merchants and events',
     isOfMember: false,
     permissions: [
       'merchants:read',
@@ -75,7 +75,7 @@ export const roles = {
     permissions: ['events:append', ...ofEverybody],
   },
   'merchant-admin': {
-    description: 'the keys, allowlists and members of one merchant',
+    description: 'manages the keys, allowlists and members of one merchant',
     isOfMember: true,
     permissions: [
       ...(['merchants:read', 'allowlists:write', 'keys:read', 'keys:create', 'keys:revoke', 'events:read'] as const),

@@ -17,14 +17,14 @@ const name = Type.String({
 const roles = Type.Array(Type.Enum([...roleNames]), {
   minItems: 1,
   maxItems: roleNames.length,
-  description: `a list of ${roleNames.join(', ')}`,
+  description: `a list of one or more of: ${roleNames.join(', ')}`,
 });
 const merchantId = Type.String({ pattern: identifierForm, description: 'the id of a merchant' });
 const text = (what: string) =>
   Type.String({
     pattern: /^[\x21-\x7e]+$/,
     maxLength: longestUrl,
-    description: `${what} of 1 to ${longestUrl} ASCII characters`,
+    description: `${what}, as 1 to ${longestUrl} visible ASCII characters without spaces`,
   });
 const issuer = text('the issuer of the OpenID provider');
 const subject = text('the subject (sub) of the person at the OpenID provider');
@@ -69,7 +69,7 @@ export const administratorChangesBody = Type.Object(
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
         description:
-          'a whole number: the version that the change is based on; if the administrator has another one, nothing is changed',
+          'a whole number: the version on which the change is based; nothing is changed if the administrator has another version',
       }),
     ),
   },
@@ -88,7 +88,7 @@ export const tokenSchema = Type.Object({
   id: Type.String(),
   administratorId: Type.String(),
   name: Type.String(),
-  kind: Type.String({ description: 'token, or session for a sign-in' }),
+  kind: Type.String({ description: 'token, or session if a sign-in created it' }),
   roles: Type.Union([Type.Null(), Type.Array(Type.String())], {
     description: 'null: all roles that the administrator has',
   }),
@@ -153,7 +153,10 @@ export const identitySchema = Type.Object({
   merchantApi: Type.Optional(
     Type.Object(
       { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
-      { description: 'the addresses of the gateways for merchants; null if registry.console names no address' },
+      {
+        description:
+          'the addresses at which merchants reach the gateways; null for each that registry.console.merchantApi does not set',
+      },
     ),
   ),
   hasSignIn: Type.Optional(Type.Boolean({ description: 'true: people sign in with an OpenID provider' })),
@@ -176,6 +179,8 @@ export const identitySchema = Type.Object({
 export const roleSchema = Type.Object({
   name: Type.String(),
   description: Type.String(),
-  isOfMember: Type.Boolean({ description: 'true: for the members of one merchant, who see only that merchant' }),
+  isOfMember: Type.Boolean({
+    description: 'true: the role is for members of one merchant, who see only that merchant',
+  }),
   permissions: Type.Array(Type.String()),
 });

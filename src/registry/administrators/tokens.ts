@@ -42,7 +42,9 @@ export function createToken(
   const owner = ownerOf(caller, given.administratorId);
   const wrong = (sources ?? []).findIndex((source) => parseIpRange(source) === null);
   if (wrong !== -1) {
-    throw Refusal.invalid([{ path: `sources[${wrong}]`, message: 'sources must be IP addresses and CIDRs' }]);
+    throw Refusal.invalid([
+      { path: `sources[${wrong}]`, message: `sources[${wrong}] must be an IP address or a CIDR` },
+    ]);
   }
   // A token that is limited to certain addresses must not create a token that is valid from other addresses.
   const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);

@@ -40,7 +40,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
     const isAsShown =
       (proposal.before && JSON.stringify(proposal.before)) === row.before &&
       JSON.stringify(proposal.after) === row.after;
-    if (!isAsShown) throw new Refusal(409, 'the current state is no longer the state that the request shows');
+    if (!isAsShown) throw new Refusal(409, 'the state has changed since the request was made');
     approved.push({ approval, revision: change.revision });
     return [eventOf('approval.approved', approval)];
   };
@@ -54,7 +54,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
     throw error;
   }
   const [result] = approved;
-  if (result === undefined) throw new Error(`${row.change} was made without its guard`);
+  if (result === undefined) throw new Error(`${row.change} was made without the check of its approval`);
   if (created === null) return result;
   await context.database.updateTable('approvals').set({ subject: created }).where('id', '=', id).execute();
   return { ...result, approval: { ...result.approval, subject: created } };
@@ -98,7 +98,7 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
     // the shared token is allowed to approve.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent(
-        'the shared token identifies no person, so it may approve only while there is exactly one owner',
+        'the shared token identifies no person, so it cannot approve while there is more than one owner',
       );
     }
   } else if (administratorId === row.requested_by) {
@@ -117,7 +117,7 @@ async function requireActiveRequester({ transaction }: Change, row: ApprovalRow)
   if (row.requested_by === null) return;
   const { status, roles } = await findAdministrator(transaction, row.requested_by);
   if (status === 'ACTIVE' && permits(roles, permissionFor[row.change as GuardedChange])) return;
-  throw new Refusal(409, `${row.requester} is disabled or lost the permission since the request`);
+  throw new Refusal(409, `${row.requester} has been disabled or has lost the permission since the request was made`);
 }
 
 /** Makes the requested change. Returns the id of the record that it created; null if it created no record. */

@@ -53,7 +53,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
       {
         schema: { body: fundingSchema, querystring: noQuery },
         config: {
-          operation: { summary: 'Request the approval to fund a wallet', status: 201, data: approvalSchema },
+          operation: { summary: 'Request approval to fund a wallet', status: 201, data: approvalSchema },
           access: { permission: 'wallets:fund', isProven: true },
         },
       },

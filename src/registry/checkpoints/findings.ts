@@ -150,7 +150,7 @@ export class SilentRuns {
       const message =
         next_run === null
           ? `the last checkpoint of the run (log of one process) arrived at ${since} and covers ${size} lines, but no checkpoint marks the end of the run`
-          : `the run (log of one process) ended at ${since} and continues as run ${next_run}, but no checkpoint of run ${next_run} was received`;
+          : `the run (log of one process) ended at ${since} and named the run ${next_run} as its successor, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
         // Updates no row if another registry has reported the run, or a checkpoint of the run has arrived since the
         // query. In both cases, this process does not report it.

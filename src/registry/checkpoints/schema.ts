@@ -71,7 +71,7 @@ export const checkpointsQuery = Type.Object({
   of: Type.Enum(['list', 'runs'], {
     type: 'string',
     description:
-      'list: the append-only list, oldest checkpoint first; runs: the newest checkpoint of each run (log of one process), oldest run first',
+      'list: all checkpoints, oldest first; runs: the newest checkpoint of each run (log of one process), oldest run first',
   }),
 });
 

@@ -41,7 +41,7 @@ function readSubmission(body: string): WitnessedSubmission {
     // `value` stays undefined, and the check below rejects it
   }
   if (Check(submissionSchema, value)) return value;
-  throw new InvalidNote('expected a submission with the public key of its instance');
+  throw new InvalidNote('expected a JSON object with the fields key, everySeconds and submission');
 }
 
 /** The reply to a gateway that has submitted a checkpoint (signed state of its access log). */
@@ -100,7 +100,7 @@ export class Witness {
       const checkpoint = readCheckpoint(parsed.note, [instance]);
       // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
-        throw new InvalidNote('expected only the signatures of the instance and of the run');
+        throw new InvalidNote('expected only the signatures by the gateway and by the run (log of one process)');
       origin = runKeyName(checkpoint.name, checkpoint.run);
       return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
     } catch (error) {
@@ -243,7 +243,7 @@ export class Witness {
       await this.#find(transaction, 'cut', origin, message);
     }
     if (at < known.signed_at - clockToleranceMilliseconds) {
-      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the run ${previous.run}, which its run (log of one process) continues`;
+      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the previous run ${previous.run} (log of one process)`;
       await this.#find(transaction, 'clock', origin, message);
     }
     const other = await transaction
@@ -268,12 +268,12 @@ export class Witness {
 
 function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoint): void {
   if (occasion !== 'start') throw new Refused(404, 'the run is unknown: its start checkpoint is missing', 'unknown');
-  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is new: expected old 0 and no proof');
+  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is new: expected "old 0" and no proof');
 }
 
 function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
   if (known.run_key !== keyText(checkpoint.runKey))
-    throw new Refused(422, 'the run was signed with another run key before: two processes write it', 'fork');
+    throw new Refused(422, 'two processes write the run: they signed it with different run keys', 'fork');
   if (checkpoint.size < known.size || oldSize !== known.size)
     throw new Refused(
       409,

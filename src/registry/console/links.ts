@@ -118,7 +118,12 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   // A link counts as a recent proof of identity. If a session could create a link for itself, anybody at an open
   // browser could renew that proof forever.
   if (id === caller.administratorId && caller.session !== null) {
-    throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
+    throw new Refusal(
+      409,
+      'You cannot create a link for yourself while you are signed in: sign in again to prove your identity',
+      [],
+      'signed_in_already',
+    );
   }
   const owner = await findAdministrator(transaction, id);
   if (owner.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
@@ -171,7 +176,7 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
   if (total >= mostLinks)
     throw new Refusal(
       409,
-      `The administrator has ${mostLinks} links that have not expired, counting used ones: use an unused link, or wait`,
+      `The administrator has ${mostLinks} links that have not expired, including used ones: use an unused link, or wait until a link expires`,
     );
 }
 

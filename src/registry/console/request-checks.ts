@@ -48,7 +48,7 @@ function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequ
   const { 'sec-fetch-site': site = 'same-origin' } = others;
   const isOwn = origin === own || (origin === undefined && safeMethods.has(method));
   if (isOwn && site === 'same-origin') return null;
-  const message = 'Only pages of the console may use its API: scripts use the admin API with a token';
+  const message = 'Only pages of the console may use the console API. Scripts must use the admin API with a token';
   return new Refusal(403, message, [], 'foreign_origin');
 }
 

@@ -81,7 +81,8 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { body: servicesEventsBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Add events about what operators did, tried and read in the services; each id is stored only once',
+            summary:
+              'Add events about what operators did, tried to do and read in the services; an event whose id is already stored is skipped',
             data: appendedSchema,
           },
           access: { permission: 'events:append' },
@@ -117,7 +118,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: chainQuery },
         config: {
           operation: {
-            summary: 'The events in the form that the hashes of the event chain cover, oldest first',
+            summary: 'The events in the form that is hashed for the event chain, oldest first',
             data: chainPageSchema,
           },
           access: chainAccess,

@@ -92,7 +92,7 @@ export const eventFilters = {
 /** The query of `GET /events`. */
 export const eventsQuery = Type.Object({ ...pagingQuery.properties, ...eventFilters });
 
-const afterSeq = number('a whole number: the sequence number before the first event');
+const afterSeq = number('a whole number: the sequence number of the last event to skip');
 
 /** The query of `POST /events/exports`. */
 export const exportsQuery = Type.Object({ ...eventFilters, after: afterSeq });
@@ -169,7 +169,7 @@ export const chainQuery = Type.Object({
   after: Type.Optional(
     Type.String({
       pattern: wholeNumber,
-      description: 'a whole number: the position before the first row',
+      description: 'a whole number: the position of the last row to skip',
     }),
   ),
 });

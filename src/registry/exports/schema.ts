@@ -7,11 +7,14 @@ export const exportQuery = Type.Object({
   after: Type.Optional(
     Type.String({
       pattern: /^(?:merchant|key):[A-Za-z0-9_-]{0,64}$/,
-      description: 'the value of next in the response with the previous page',
+      description: 'the value of "next" in the response with the previous page',
     }),
   ),
   until: Type.Optional(
-    Type.String({ pattern: /^[0-9]{1,15}$/, description: 'the value of revision in the response with the first page' }),
+    Type.String({
+      pattern: /^[0-9]{1,15}$/,
+      description: 'the value of "revision" in the response with the first page',
+    }),
   ),
   merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
   environment: Type.Optional(Type.Enum(['live', 'test'], { description: 'live or test' })),

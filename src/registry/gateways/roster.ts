@@ -131,7 +131,7 @@ export class Roster {
     if (heldBack === 0) return;
     logger?.warn(
       { heldBack },
-      'a gateway has revocations that the database lacks; the registry holds these records inactive: see "merchant-gateway restores held"',
+      'a gateway has revocations that the database lacks, so the registry keeps the affected keys and merchants inactive: see "merchant-gateway restores held"',
     );
   }
 

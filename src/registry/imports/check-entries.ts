@@ -120,7 +120,7 @@ class Batch {
 }
 
 function thereAlready(path: string, what: string, others: readonly string[]): Problem {
-  return { path, message: `${path}: ${what} is already in the registry, with a different ${others.join(', ')}` };
+  return { path, message: `${path}: ${what} is already in the registry, but differs in ${others.join(', ')}` };
 }
 
 /** The stored merchants and keys that the entries of a batch refer to. */

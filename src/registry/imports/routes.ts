@@ -41,7 +41,7 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
         schema: { body: importBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Import merchants, and keys by their hashes: all of them or none',
+            summary: 'Import merchants and keys (as hashes); if one entry is invalid, nothing is imported',
             body: importBodies.import,
             data: importedSchema,
           },
