@@ -189,7 +189,7 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(signsNone.status, 1);
   t.match(
     signsNone.stderr,
-    /Set registry\.servicesToken in its configuration, or give the shared operators' token with --token-file/,
+    /Otherwise set registry\.servicesToken in the configuration of the registry, or give the shared operators' token with --token-file/,
   );
 
   const stranger = await startBoth(t, { knows: await newServicesTokenKey() });
