@@ -43,7 +43,9 @@ export function databaseCommand(io: CommandIo): Command {
     });
   command
     .command('backup')
-    .description('copy the SQLite database of the registry or the services to a new file; the database may be in use')
+    .description(
+      'copy the SQLite database of the registry or the services to a new file, even while the database is in use',
+    )
     .addArgument(new Argument('<part>', 'registry or services').choices(parts))
     .requiredOption('--to <file>', 'the new file, in an existing directory')
     .option('--config <file>', 'configuration file')

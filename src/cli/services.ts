@@ -29,7 +29,7 @@ async function services({ config: file, create }: { readonly config?: string; re
     log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services accept requests');
     if (operatorsUrl === null)
       log.warn(
-        "the operators' API is off, so wallets cannot be created or funded: set services.operators.registryKeys or tokenFile",
+        "the operators' API is off, so wallets cannot be created or funded: set services.operators.registryKeys or services.operators.tokenFile",
       );
   });
 }

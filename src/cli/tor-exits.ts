@@ -24,18 +24,18 @@ export function torExitsCommand(io: CommandIo): Command {
   const command = new Command('tor-exits').description('refresh or show the Tor exit list, or look up an address');
   withOptions(command.command('refresh'))
     .description(
-      'read every source now, and store the list in the snapshot file and for all gateways with the same key store',
+      'read every source now, save the list in the snapshot file, and share it with all gateways that use the same Redis',
     )
     .option('--accept-smaller', 'accept a list that is less than half as long as the previous one')
     .addHelpText('after', '\nExit status: 0 every source was read, 1 a source failed, 2 wrong usage.')
     .action((options: Options) => refresh(options, io));
   withOptions(command.command('status'))
-    .description('show the list as the gateways see it, without reading a URL')
+    .description('show the list as the gateways see it, without downloading any source')
     .addHelpText('after', '\nExit status: 0 the list is available, 1 it is missing or too old, 2 wrong usage.')
     .action((options: Options) => status(options, io));
   const lookUp = command.command('check').argument('<ip>', 'an IPv4 or IPv6 address');
   withOptions(lookUp)
-    .description('check whether an address is a Tor exit, without reading a URL')
+    .description('check whether an address is a Tor exit, without downloading any source')
     .addHelpText('after', '\nExit status: 0 not an exit, 1 an exit or unknown, 2 wrong usage.')
     .action((ip: string, options: Options) => {
       const address = parseIpAddress(ip);

@@ -71,7 +71,7 @@ t.test(
     t.equal(status, 1);
     for (const expected of [
       /Warning:\n(?:.*\n)* {2}upstreams\.all\.url: 127\.0\.0\.1:1 cannot be reached \(ECONNREFUSED\)/,
-      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): unless this server is already running/,
+      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): free the port or choose another one, unless the checked server is already running/,
       /The gateway would not work:\n/,
       / {2}keyStore\.redis\.url: Redis at \S+ does not use TLS, but TLS is configured/,
       / {2}listen\.https: the certificate \S+\/old-cert expired on \d{4}-\S+: renew it/,

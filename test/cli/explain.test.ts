@@ -303,7 +303,7 @@ t.test('a log line is explained and compared with its recorded decision', async 
   );
   t.match(
     text,
-    /Verdict: accepted\.\nThe log line has ip_not_allowed\. The verdict above can differ from it, because it uses the current records and lists/,
+    /Verdict: accepted\.\nThe log line has the verdict ip_not_allowed\. The verdict above can differ, because it is based on the current records and lists/,
   );
   await t.rejects(
     explainWithInput(`${changed}\n${changed}\n`, '--config', config, '--line', '-'),
@@ -405,7 +405,8 @@ t.test('explain reports a record of an earlier generation than the meta record',
     );
   }
   await put('mg:merchant:m_l', '00EARLIER');
-  const problem = 'x:merchant:m_l: the record has an earlier generation than x:meta, so it may be outdated';
+  const problem =
+    'x:merchant:m_l: the record was written before the last rebuild of the store, so the record may be outdated. Its generation is earlier than the one in x:meta';
   const earlier = await explain(...args);
   t.match(earlier.out, new RegExp(`^generation +${problem}$`, 'm'));
   t.match(earlier.out, 'Verdict: key_store_unavailable, 503');

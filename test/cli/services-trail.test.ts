@@ -182,7 +182,7 @@ t.test('a revoked token of the services is replaced in its file, without a resta
   const { id: merchantId } = await createMerchant();
   await call('POST', `/tokens/${ledger.token.id}/revoke`);
   await wallets('create', '--merchant', merchantId, ...inNaira);
-  await untilSo(() => logged.some((text) => text.includes('its administrator needs the role services')));
+  await untilSo(() => logged.some((text) => text.includes('belongs to an administrator with the role services')));
   secret('ledger', (await newToken(ledger.id)).token);
   await untilSo(async () => (await gauge('services_operator_events_waiting')) === 0);
   t.match(await ofWallets(), [{ action: 'wallet.created', actor: 'tess' }]);

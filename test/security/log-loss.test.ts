@@ -277,7 +277,7 @@ t.test('a gateway with several workers that cannot write the last lines exits wi
   const { end, output } = await runAndEnd(t, 'access.2.log', ['--workers', '2']);
   t.same(end, [1, null], output);
   t.match(output, /the last \d+ bytes of the access log could not be written and are lost/);
-  t.match(output, /a worker process ended with a failure: 2/);
+  t.match(output, /worker processes that ended with a failure: 2/);
 });
 
 const headers = [['x-api-key', liveKey] as const];
@@ -453,7 +453,7 @@ for (const what of ['a FIFO', 'a device', 'a directory']) {
       t.match(
         errors,
         what === 'a directory'
-          ? 'it is a directory; configure a file that this user may write, or stdout'
+          ? 'it is a directory; configure stdout or a file that this user may write'
           : `it is ${what} and must be a regular file`,
       );
       const check = spawnSync(

@@ -275,8 +275,8 @@ function portIsFree(option: string, { host, port }: { readonly host: string; rea
       server.once('error', (error: NodeJS.ErrnoException) => {
         const reason = error.code ?? error.message;
         const message =
-          `cannot listen on ${host}:${port} (${reason}): unless this server is already running, free the port or ` +
-          'choose another one';
+          `cannot listen on ${host}:${port} (${reason}): free the port or choose another one, unless the checked ` +
+          'server is already running';
         resolve([{ severity: 'warning', option, message }]);
       });
       server.listen({ host, port, exclusive: true }, () => {

@@ -9,7 +9,7 @@ const scripts = { bash: bashScript, zsh: zshScript } as const;
 const installText = `
 bash, in ~/.bashrc:   source <(merchant-gateway completion bash)
 zsh, in ~/.zshrc:     autoload -U compinit && compinit && source <(merchant-gateway completion zsh)
-A new version may have other options: if you stored the script in a file, generate it again.
+If you store the script in a file, generate it again after each upgrade of merchant-gateway, because options can change.
 `;
 
 /**

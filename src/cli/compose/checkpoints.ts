@@ -96,7 +96,7 @@ async function openReceipts(
     },
     onProblem: (problem) => {
       if (problem === null) log.info('the registry signs receipts for access-log checkpoints again');
-      else log.error({ problem }, 'no receipts from the registry for access-log checkpoints; retrying');
+      else log.error({ problem }, 'cannot get valid receipts for access-log checkpoints from the registry; retrying');
     },
   };
 }

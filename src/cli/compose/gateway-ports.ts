@@ -108,7 +108,7 @@ async function openUsage(
     instance: `${hostname()}:${process.pid}`,
     onUsageProblem: (problem) => {
       if (problem === null) log.info('the registry stores the request counts again');
-      else log.warn({ problem }, 'the registry does not store the request counts; keeping them and retrying');
+      else log.warn({ problem }, 'the registry does not store the request counts; the gateway keeps them and retries');
     },
     close: () => channel.close(),
   };
@@ -142,7 +142,7 @@ function reports(
     onUnsolicitedBytes: (upstream) => {
       log.error(
         { upstream },
-        'an upstream sent bytes without a pending request, so a client may have received the response to another request; check the service. Its idle connections were closed, and connections are not reused for a minute',
+        'an upstream sent bytes without a pending request, so a client may have received the response to another request. The gateway closed its idle connections to this upstream, and opens a new connection for each request during the next minute. Check the service behind this upstream',
       );
     },
   };
@@ -168,9 +168,13 @@ function openAccessLog(
         if (hasOnlyReserve)
           log.error(
             { destination, reserveBytes },
-            'free disk space of the access log is down to its reserve: free space on its disk',
+            'the free space on the disk of the access log is below accessLog.reserveBytes; delete or move files on this disk',
           );
-        else log.info({ destination }, 'free disk space of the access log is above its reserve again');
+        else
+          log.info(
+            { destination },
+            'the free space on the disk of the access log is above accessLog.reserveBytes again',
+          );
       },
       onReopenFailure: (error) => {
         log.error(
@@ -200,7 +204,7 @@ function openAccessLog(
     });
     return opened;
   } catch (error) {
-    const advice = 'configure a file that this user may write, or stdout';
+    const advice = 'configure stdout or a file that this user may write';
     const problem = error instanceof NotARegularFile ? error.message : fileProblemOf(error);
     throw new OperatorError(`The access log ${destination} cannot be opened for appending: ${problem}; ${advice}.`, {
       cause: error,

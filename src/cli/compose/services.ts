@@ -71,7 +71,8 @@ const trailPeer: Peer = {
   ...registryPeer,
   option: 'services.operators.trail.url',
   tokenOption: 'services.operators.trail.tokenFile',
-  rejectedToken: 'Check services.operators.trail.tokenFile: its administrator needs the role services.',
+  rejectedToken:
+    'Check that the token in services.operators.trail.tokenFile is valid and belongs to an administrator with the role services.',
 };
 
 /**

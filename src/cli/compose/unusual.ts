@@ -18,7 +18,7 @@ export async function readWebhookSecrets(file: string): Promise<Buffer[]> {
     const text = line.toString('latin1');
     if (!secretForm.test(text))
       throw new OperatorError(
-        `${what} ${file} must be "whsec_" followed by at least ${minSecretBytes} bytes in base64: ` +
+        `${what} ${file} must be "whsec_" followed by at least ${minSecretBytes} bytes in base64. To create a secret, run: ` +
           `echo "whsec_$(openssl rand -base64 32)" > ${file}`,
       );
     return Buffer.from(text.slice('whsec_'.length), 'base64');

@@ -44,8 +44,7 @@ export async function ensureDemoMerchant(
 async function createMerchant(registry: AdminClient): Promise<string> {
   const body = { name, status: 'ACTIVE', goLive: true };
   const { data } = await registry.ask({ method: 'POST', path: ['merchants'], body, expects: merchant });
-  if (data.name !== name)
-    throw new OperatorError('The registry created a merchant with another name than the demo merchant.');
+  if (data.name !== name) throw new OperatorError('The registry created the demo merchant under a different name.');
   return data.id;
 }
 

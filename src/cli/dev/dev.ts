@@ -47,10 +47,16 @@ const exampleExits = fileURLToPath(new URL('../../../tor-exit-list/example-snaps
 export function devCommand(io: Pick<CommandIo, 'out'>): Command {
   return new Command('dev')
     .description('run a demo: all parts in one process, with self-signed TLS and a demo merchant')
-    .option('--config <file>', 'configuration file; missing options get defaults for this machine only')
-    .option('--data-dir <dir>', 'directory for certificate, records and data (default: temporary)')
+    .option(
+      '--config <file>',
+      'configuration file; options that it omits get defaults for a demo, such as listeners on 127.0.0.1',
+    )
+    .option(
+      '--data-dir <dir>',
+      'directory for the certificate, secrets, databases and logs of the demo (default: a temporary directory)',
+    )
     .option('--reset-key', 'replace the key of the demo merchant and show the new key')
-    .option('--json', 'print addresses, files, ids and key as JSON instead of commands to paste')
+    .option('--json', 'print the addresses, file paths, ids and the API key as JSON instead of commands to paste')
     .action((options: DevOptions) => dev(options, io));
 }
 
@@ -123,7 +129,8 @@ async function dev(
       await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
 
     const { https, http, management } = gateway.addresses;
-    if (https === null) throw new OperatorError('dev requires TLS: do not set listen.https to null.');
+    if (https === null)
+      throw new OperatorError('The command "merchant-gateway dev" requires TLS: do not set listen.https to null.');
     const baseUrl = `${urlOf('https', https)}${wired.basePath}`;
     const certFile = wired.listen.https?.certFile ?? directory.certFile;
     const [liveUrl, testUrl] = environment === 'live' ? [baseUrl, null] : [null, baseUrl];

@@ -62,7 +62,7 @@ function keyIn({
   keyStdin,
 }: DescriptionOptions): Exclude<KeySought, { key: string }> | 'stdin' | null {
   if ([keyId, merchant, keyStdin].filter((one) => one !== undefined).length > 1) {
-    throw new WrongUsage('give one of --key-id, --merchant and --key-stdin');
+    throw new WrongUsage('give only one of --key-id, --merchant and --key-stdin');
   }
   if (keyStdin === true) return 'stdin';
   if (keyId !== undefined) return { keyId: idIn(keyId, 'key') };

@@ -29,7 +29,10 @@ interface Options extends DescriptionOptions {
 }
 
 const exampleText = `
-Relevant headers: Origin, Referer, Host, X-Forwarded-For and X-Forwarded-Proto. Never pass an API key as an argument:
+Relevant headers: Origin, Referer, Host, X-Forwarded-For and X-Forwarded-Proto.
+Never pass an API key as an argument. Use --key-id, --merchant or --key-stdin instead.
+
+Examples:
   explain --key-id key_… --address 203.0.113.9 --path /v1/payouts --header 'Origin: https://shop.example'
   audit search --json --request-id … access.log | explain --line -
 `;
@@ -40,9 +43,12 @@ export function explainCommand(io: CommandIo, input: Readable = process.stdin): 
     .description('explain rule by rule how a gateway would decide about a request, without sending it')
     .option('--config <file>', 'configuration file of the gateway (default: built-in defaults)')
     .option('--key-id <keyid>', 'use this key')
-    .option('--merchant <id>', 'use a key of this merchant, preferably an active one of this environment')
+    .option(
+      '--merchant <id>',
+      'use a key of this merchant, preferably an active key for the environment of the gateway',
+    )
     .option('--key-stdin', 'use the key read from standard input')
-    .option('--address <ip>', 'source address of the connection: the client, or a proxy in front of the gateway')
+    .option('--address <ip>', 'IP address of the client or proxy that connects to the gateway')
     .option('--plain', 'use plain HTTP instead of TLS')
     .option('--method <method>', 'method, e.g. POST (default: GET)')
     .option('--path <path>', 'path including the base path, e.g. /v1/payouts')

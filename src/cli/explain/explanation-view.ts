@@ -201,5 +201,5 @@ function valueText(value: unknown): string {
 
 function loggedText({ code, same }: { readonly code: string; readonly same: boolean }): string {
   if (same) return 'The log line has the same verdict.';
-  return `The log line has ${code}. The verdict above can differ from it, because it uses the current records and lists, and the log does not record all headers.`;
+  return `The log line has the verdict ${code}. The verdict above can differ, because it is based on the current records and lists, and because the log does not record all headers.`;
 }

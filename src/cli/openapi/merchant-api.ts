@@ -13,9 +13,10 @@ const description = `Payouts, wallets, transactions and customers of a merchant,
 
 Every response except this document is a JSON object (the envelope) with \`success\`, \`message\` and \`data\`. Treat a response without \`"success":true\` as
 failed, and read its \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. Responses may get new fields:
-ignore unknown fields. Send every creating POST with an \`Idempotency-Key\`; then it is safe to retry after a 5xx or a broken
-connection.
-A failure of the services has a stable \`data.code\` for programs; \`data\` of the gateway's own failures is null.
+ignore unknown fields. Send an \`Idempotency-Key\` with every POST that creates something. It is then safe to retry the POST after a
+5xx or a broken connection.
+If a service reports a failure, the response has a stable \`data.code\` for programs. If the gateway itself reports a
+failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
 /** Status 403 of the services. It is omitted, because merchants see only the gateway's own 403 responses. */
@@ -31,7 +32,7 @@ const license = { name: 'Apache License 2.0', identifier: 'Apache-2.0' };
 
 /** Descriptions of the OpenAPI tags. The tag of an operation is the last part of its path that is not a parameter. */
 const tags: Readonly<Record<string, string>> = {
-  transactions: 'Movements on the wallets',
+  transactions: 'Movements of money in the wallets',
   payouts: 'Payouts from wallets, and their status',
   wallets: 'Balances of the merchant, by currency',
   customers: 'Customers of the merchant',

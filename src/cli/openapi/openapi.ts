@@ -24,7 +24,7 @@ function yamlOf(api: object): string {
 /** Creates the command `openapi`, which prints the description of the merchant API. */
 export function openapiCommand({ out }: Pick<CommandIo, 'out'>): Command {
   return new Command('openapi')
-    .description('print the merchant API, including the errors of the gateway, in OpenAPI 3.1')
+    .description('print an OpenAPI 3.1 description of the merchant API, including the errors of the gateway')
     .option('--config <file>', 'configuration file with the basePath and the routes to describe')
     .option('--json', 'print JSON instead of YAML')
     .action(async ({ config: file, json }: { readonly config?: string; readonly json?: true }) => {

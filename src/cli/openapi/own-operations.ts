@@ -41,7 +41,7 @@ const whoami = Type.Object(
       }),
     }),
     requestId: Type.String({
-      description: 'Also in the header x-request-id',
+      description: 'Id of the request. The header x-request-id has the same value',
       examples: ['01J9ZK3W8Q4T6Y2N5R7B1C0DEH'],
     }),
     time: moment,
@@ -54,12 +54,12 @@ export const ownSchemas = namedSchemas([whoami]);
 
 /** The OpenAPI operations of the routes that the gateway itself responds to. */
 export const ownOperations: Readonly<Record<(typeof ownPaths)[number], { readonly get: DescribedOperation }>> = {
-  '/whoami': operation('The key of the request and its client, as the gateway sees them', 'getWhoami', {
+  '/whoami': operation('The key and the client of the request, as the gateway sees them', 'getWhoami', {
     description: 'Done',
     schema: recordSchema(whoami),
     example: { success: true, message: 'The key is valid', data: exampleOf(whoami) },
   }),
-  '/openapi.json': operation('This description, for the routes of this gateway', 'getOpenapiJson', {
+  '/openapi.json': operation('This OpenAPI description, limited to the routes of this gateway', 'getOpenapiJson', {
     description: 'An OpenAPI 3.1 document, without the envelope',
     schema: { type: 'object' },
   }),

@@ -13,8 +13,8 @@ export function workersProblems(config: Config): Problem[] {
   const problems = gatewayProblems(config);
   if (config.accessLog.destination !== 'stdout') return problems;
   const message =
-    'several worker processes cannot share standard output, because their lines would interleave: ' +
-    'expected the path of a file; each worker adds its number to the file name';
+    'several worker processes cannot share standard output, because their lines would interleave; ' +
+    'expected the path of a file (each worker adds its number to the file name)';
   return [...problems, { path: 'accessLog.destination', message }];
 }
 

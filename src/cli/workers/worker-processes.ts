@@ -128,7 +128,7 @@ export class WorkerPool {
         if (worker.isStarted && code !== 0) failed.push(number);
       }),
     );
-    if (failed.length > 0) throw new Error(`a worker process ended with a failure: ${failed.join()}`);
+    if (failed.length > 0) throw new Error(`worker processes that ended with a failure: ${failed.join(', ')}`);
   }
 
   #run(number: number): WorkerProcess {
