@@ -37,7 +37,7 @@ const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unrea
 const nestedTooDeep = 'the nesting is too deep';
 
 const errorMessages: Partial<Record<YAMLError['code'], string>> = {
-  BAD_INDENT: 'the indentation does not fit the lines above, or a bracket in them is not closed',
+  BAD_INDENT: 'the indentation does not match the lines above, or a bracket above is not closed',
   MISSING_CHAR: 'a quote, bracket, colon or comma is missing',
   RESOURCE_EXHAUSTION: nestedTooDeep,
   TAB_AS_INDENT: 'the indentation contains a tab; use spaces',
@@ -77,7 +77,7 @@ function rejectedSource(message: string, line: number): YamlSource {
 
 function messageOf({ code, pos }: YAMLError, text: string): string {
   const hint = text.slice(Math.max(0, pos[0] - 1), pos[0] + 1).includes('${')
-    ? '; between { } and [ ] a value with ${…} needs quotes'
+    ? '; inside { } or [ ], put a value with ${…} in quotes'
     : '';
   return notYaml(`${errorMessages[code] ?? 'unexpected content; check the commas, colons and quotes'}${hint}`);
 }
@@ -119,7 +119,7 @@ class Reading {
       if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
       const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
       if (target === undefined)
-        this.#report(path, 'an alias (*name) without an anchor (&name) above it; write the value');
+        this.#report(path, 'no anchor (&name) precedes the alias (*name); write the value itself');
       return this.#valueOf(target, path);
     }
     return null;

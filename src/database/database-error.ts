@@ -38,24 +38,24 @@ export function isUniqueViolation(error: unknown): boolean {
 
 /** Cause and remedy of a failure for the operator, by Node error code or SQLSTATE. */
 const remedies: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connection refused; start PostgreSQL or correct host and port',
+  ECONNREFUSED: 'connection refused; start PostgreSQL, or correct the host and the port',
   ENOTFOUND: 'its host name does not exist; correct the host',
   EAI_AGAIN: 'its host name cannot be resolved now; check the name server',
   ETIMEDOUT: 'it does not respond; check host, port and firewall',
   EHOSTUNREACH: 'it cannot be reached; check host and network',
   ENETUNREACH: 'it cannot be reached; check host and network',
   ECONNRESET: 'it closed the connection; check its log',
-  '28P01': 'it rejects the password; correct user and password',
+  '28P01': 'it rejects the password; correct the user and the password',
   '28000': 'it rejects this user from this host; check its pg_hba.conf',
   '3D000': 'there is no such database; create it first',
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or close some',
   '57014': 'a statement timed out; find what blocks it, or raise the timeout',
   '55P03':
-    'another session holds the lock; find the transaction that holds it, such as a backup, and try again after its end',
+    'another session holds the lock; find the transaction that holds it (such as a backup), and try again when it has ended',
   '25P03': 'it ended an idle transaction; try again',
   '25006': 'it is read-only, as a standby is; point the URL at the primary',
-  '40P01': 'it ended a deadlock; try again',
+  '40P01': 'it stopped the transaction to end a deadlock; try again',
   '53100': 'its disk is full; make room',
   '57P01': 'it is shutting down; try again',
   '57P03': 'it is starting or stopping; try again',
@@ -94,7 +94,7 @@ function remedyFor(error: unknown): string {
     return 'the TLS handshake failed; check sslmode and the certificate';
   }
   if (/SASL|password must be/i.test(message)) return 'it requires a password; add one to the URL';
-  return 'the connection failed; check its log';
+  return 'the connection failed; check the log of PostgreSQL';
 }
 
 /**
@@ -106,10 +106,10 @@ export function hostAndDatabaseOf(url: string): string {
   const name = parsed === null ? null : decoded(parsed.pathname.slice(1));
   if (parsed === null || name === null) {
     throw new DatabaseError(
-      'The PostgreSQL URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encoded (e.g. %40 for an @ in the password).',
+      'The PostgreSQL URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, and percent-encode special characters (e.g. %40 for an @ in the password).',
     );
   }
-  return `${name === '' ? 'named after its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
+  return `${name === '' ? 'named after the user' : name} ${parsed.host === '' ? 'on this machine' : `at ${parsed.host}`}`;
 }
 
 function decoded(text: string): string | null {

@@ -294,7 +294,7 @@ function bindable(value: unknown): unknown {
   if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt(value);
   if (typeof value === 'number' && !Number.isInteger(value) && Number.isFinite(value)) return value;
   if (typeof value === 'string' && !unstorable.test(value)) return value;
-  throw new TypeError(`a ${typeof value} of this value cannot be stored without changing it`);
+  throw new TypeError(`SQLite cannot store this value of type ${typeof value} unchanged`);
 }
 
 const unstorable = /\0|\p{Surrogate}/u;

@@ -143,7 +143,7 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   const encoding = rows[0]?.encoding ?? 'unknown';
   if (encoding === 'UTF8') return;
   throw new DatabaseError(
-    `The PostgreSQL database has the encoding ${encoding}, which cannot store every character, and was not changed: create another one with "create database NAME encoding 'UTF8' template template0", and move the data to it.`,
+    `The PostgreSQL database has the encoding ${encoding}, which cannot store every character, so it was not changed: create another database with "create database NAME encoding 'UTF8' template template0", and move the data to it.`,
   );
 }
 
@@ -218,7 +218,7 @@ function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | 
       ? `The database ${hostAndDatabaseOf(url)} has no tables of the ${existingOf}`
       : `There is no database ${file}`;
   return new DatabaseError(
-    `${what} (${existingOf}.database.url): pass --create for a new installation, or correct the option (nothing is created without --create, because a wrong URL would go unnoticed).`,
+    `${what} (${existingOf}.database.url): for a new installation, pass --create; otherwise, correct the URL. Without --create, nothing is created, so that a wrong URL does not go unnoticed.`,
   );
 }
 

@@ -64,7 +64,7 @@ function explain(error: unknown, location: string): string {
   if (code.startsWith('SQLITE_CORRUPT')) return `The database ${location} is damaged: restore it from a backup.`;
   if (code.startsWith('SQLITE_BUSY'))
     return `The database ${location} is locked by another program: stop that program first.`;
-  return `The database ${location} cannot be opened for writing: check that it is a file and that this user may write it and its directory.`;
+  return `The database ${location} cannot be opened for writing: check that it is a file and that this user may write to the file and its directory.`;
 }
 
 /**

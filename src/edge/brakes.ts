@@ -39,13 +39,13 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.counterByWord(
     'gateway_throttled_lookups_refused_total',
-    'Key lookups refused to throttled sources, by reason: checksum (the key has a wrong checksum) or budget (the limits for lookups are used up).',
+    'Key lookups refused for throttled sources, by reason: checksum (the key has a wrong checksum) or budget (the limits for lookups are used up).',
     'reason',
     () => ({ ...(throttle?.refusedLookups ?? { checksum: 0, budget: 0 }) }),
   );
   metrics.counterByWord(
     'gateway_access_log_shared_requests_total',
-    'Requests without an access log line of their own, by kind of the shared line: throttled (one source), sources (several sources) or reserve (disk nearly full).',
+    'Requests logged in shared access log lines, by kind of line: throttled (one source), sources (several sources) or reserve (the disk is nearly full).',
     'reason',
     () => {
       const { throttled, sources, reserve } = sharedLines.stats;
@@ -63,7 +63,7 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.counterByWord(
     'gateway_rate_limit_counts_total',
-    'Requests counted for rateLimit.shared: together (by all gateways) or alone (locally, because Redis failed).',
+    'Requests counted for rateLimit.shared, by how they were counted: together (in Redis, with all gateways) or alone (only in this process, because Redis failed).',
     'how',
     () => merchantRate?.stats ?? {},
   );

@@ -70,7 +70,7 @@ export class NotSignedByRun extends InvalidNote {
     readonly checkpoint: ReadCheckpoint,
   ) {
     super(
-      'no signature matches the key that the gateway process used: the checkpoint was changed, or the key is missing',
+      'no signature matches the run key in the checkpoint (the key of one gateway process): the checkpoint was changed, or was signed without that key',
     );
   }
 }
@@ -117,7 +117,7 @@ function parseText(text: string): ReadCheckpoint {
   const [name, run] = [origin.slice(0, slash), origin.slice(slash + 1)];
   const [, occasion, time = ''] = occasionForm.exec(when) ?? [];
   if (slash <= 0 || !runForm.test(run))
-    throw new InvalidNote('the line before the number of lines must be LOG_NAME/RUN_ID');
+    throw new InvalidNote('the first line of the checkpoint must be LOG_NAME/RUN_ID');
   if (!sizeForm.test(size)) throw new InvalidNote('the number of log lines must be a decimal number');
   if (occasion === undefined || Number.isNaN(Date.parse(time)))
     throw new InvalidNote('expected the occasion of the checkpoint (start, periodic or end) and its time');
@@ -126,7 +126,7 @@ function parseText(text: string): ReadCheckpoint {
   const runKey = parseKey(take(more, 'key ') ?? '');
   if (more.length > 0) throw new InvalidNote('expected no line after the public key of the run');
   if (runKey.name !== origin) throw new InvalidNote('the run key in the checkpoint belongs to another run');
-  if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the id of the run in the next file');
+  if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the run id of the next file');
   return {
     ...{ name, run, size: Number(size), root: parseDigest(root), occasion: occasion as CheckpointOccasion },
     ...{ at: Date.parse(time), previous, next, runKey },

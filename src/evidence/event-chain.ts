@@ -48,7 +48,7 @@ export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'ev
   const hash = Buffer.from(root, 'base64').toString('hex');
   const isWhole = more.length === 0 && /^(?:0|[1-9]\d{0,14})$/.test(size) && hashForm.test(hash);
   if (origin !== `${key.name}/${about}` || !isWhole)
-    throw new InvalidNote('expected a signed position and hash of the chain of events');
+    throw new InvalidNote('expected the signed position and hash of an event in the hash chain');
   return { position: Number(size), hash };
 }
 

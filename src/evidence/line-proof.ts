@@ -43,7 +43,7 @@ export function parseProof(text: string): LineProof {
   const entry = Buffer.from(encoded, 'base64');
   if (entry.length <= hashDigits) throw new InvalidNote('expected the hash of the previous line, followed by the line');
   if (index === '' || path.length > mostPathHashes)
-    throw new InvalidNote(`expected the index of the line, and at most ${mostPathHashes} hashes of its path`);
+    throw new InvalidNote(`expected the index of the line and an inclusion proof of at most ${mostPathHashes} hashes`);
   return {
     previous: entry.toString('latin1', 0, hashDigits),
     line: entry.subarray(hashDigits),

@@ -72,7 +72,7 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
     await press('Enter');
     await tabTo(t, page, /Revoke key$/);
     await press('Enter');
-    await page.getByText(/In force on|No gateway is running/).waitFor();
+    await page.getByText(/The change was in force on|No gateway is running/).waitFor();
     await press('Enter');
     await page.getByRole('row', { name: /by keyboard.*Revoked/ }).waitFor();
   });
@@ -81,7 +81,7 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
     await tabTo(t, page, /Allowlists/);
     await press('Enter');
     await page.getByRole('heading', { name: 'Allowlists' }).waitFor();
-    await tabTo(t, page, /Only these may call/);
+    await tabTo(t, page, /Accept requests only from this list/);
     await press('Space');
     await tabTo(t, page, /IP addresses/);
     await page.keyboard.type('8.8.4.0/24');

@@ -61,7 +61,7 @@ t.test(
     await dialog.getByRole('radio', { name: /^Live/ }).check();
     await dialog.getByRole('button', { name: 'Create key' }).click();
     const key = await page.getByRole('textbox', { name: 'Your key' }).inputValue();
-    await page.getByText(`In force on ${gateways} of ${gateways} gateways`).waitFor();
+    await page.getByText(`The change was in force on ${gateways} of ${gateways} gateways`).waitFor();
     await page.getByRole('button', { name: 'Copy key' }).click();
     await page.getByRole('button', { name: 'Done' }).click();
     t.same(await askAll(key), [200, 200, 200], 'each gateway accepts the new key');
@@ -69,7 +69,7 @@ t.test(
     await page.getByRole('button', { name: 'Revoke till 7' }).click();
     const clickedAt = performance.now();
     await page.getByRole('button', { name: 'Revoke key', exact: true }).click();
-    await page.getByText(`In force on ${gateways} of ${gateways} gateways`).waitFor();
+    await page.getByText(`The change was in force on ${gateways} of ${gateways} gateways`).waitFor();
     t.comment(`in force on all, ${Math.round(performance.now() - clickedAt)} ms after the click`);
     t.same(await askAll(key), [401, 401, 401], 'no gateway accepts it any more');
     await page.getByRole('button', { name: 'Done' }).click();

@@ -73,7 +73,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
     await noProblems('revoke');
     await page.getByRole('button', { name: 'Revoke key', exact: true }).click();
     await page
-      .getByText(/In force on \d+ of \d+ gateways after \d+ ms|No gateway is running/)
+      .getByText(/The change was in force on \d+ of \d+ gateways after \d+ ms|No gateway is running/)
       .waitFor({ timeout: 10_000 });
     await click('Done');
     await row.getByText('Revoked').waitFor();

@@ -71,7 +71,7 @@ t.test(
 
     await t.test('each entry of an allowlist says what it means', async (t) => {
       await page.goto(`${of}/allowlists`);
-      await page.getByLabel('Only these may call').first().check();
+      await page.getByLabel('Accept requests only from this list').first().check();
       await button(/^Add 127\.0\.0\.1/).click();
       const field = page.getByRole('textbox', { name: 'IP addresses' });
       t.equal(await field.inputValue(), '127.0.0.1');
@@ -132,8 +132,8 @@ t.test(
       });
       await button('Revoke lost till').click();
       await button('Revoke key').click();
-      await page.getByText('2 of 3 gateways have confirmed.').waitFor();
-      await page.getByText(/^gw-2\.example has not confirmed\. It may use the old record until /).waitFor();
+      await page.getByText('2 of 3 gateways have confirmed the change.').waitFor();
+      await page.getByText(/^gw-2\.example has not confirmed the change\. It may use the old record until /).waitFor();
       await noProblems('pending gateways');
       t.equal((await product.ask<{ status: string }>('GET', `/keys/${keyId}`)).status, 'REVOKED');
     });

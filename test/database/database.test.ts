@@ -419,7 +419,7 @@ t.test(
     const cases: [url: string, message: RegExp][] = [
       [
         `postgres://user:s3cr3tw0rd@127.0.0.1:${port}/x`,
-        /^The PostgreSQL database x at 127\.0\.0\.1:\d+ cannot be used: connection refused; start PostgreSQL or correct host and port\.$/,
+        /^The PostgreSQL database x at 127\.0\.0\.1:\d+ cannot be used: connection refused; start PostgreSQL, or correct the host and the port\.$/,
       ],
       [`postgres://user:s3cr3tw0rd%zz@127.0.0.1:${port}/x`, /cannot be used: connection refused/],
       [`postgres://user:s3cr3tw0rd@127.0.0.1:${rude}/x`, /cannot be used: [^.]+\.$/],

@@ -24,7 +24,7 @@ for (const part of ['registry', 'services']) {
       const what =
         file === null ? /^The database mg_test_\w+ at \S+ has no tables of the / : `There is no database ${file} `;
       t.match(err, what);
-      t.match(err, `(${part}.database.url): pass --create for a new installation, or correct the option`);
+      t.match(err, `(${part}.database.url): for a new installation, pass --create; otherwise, correct the URL.`);
       t.notOk(file !== null && existsSync(file), 'nothing was created');
     }
     t.same(await said(...migrate, '--create'), [0, '']);

@@ -16,7 +16,8 @@ export const reasons = {
   malformed_request: /^Parse Error: Invalid method encountered$/,
   invalid_host: /^expected one Host header, got 0$/,
   invalid_forwarded_for: /^a trusted proxy sent an X-Forwarded-For entry that is not an IP address$/,
-  invalid_path: /^the path has characters \(such as %2F, %2E, ; or \/\/\) that an upstream may read as other segments$/,
+  invalid_path:
+    /^the path has characters \(such as %2F, %2E, ; or \/\/\) that may make an upstream split it into other segments$/,
   not_found: /^no route has this path$/,
   method_not_allowed: /^TRACE is not proxied$/,
   request_timeout: /^Request timeout$/,

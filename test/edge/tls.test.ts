@@ -235,7 +235,7 @@ t.test('new files are used from the next handshake on; unusable ones change noth
     await gateway.reloadTls();
     t.equal(await shownBy(gateway.https), 'CN=fresh.example ec', String(problem));
     t.match(gateway.certificateChanges.splice(0), [{ result: 'refused', problem }]);
-    const warning = `the new certificates cannot be used; the previous ones stay in use: `;
+    const warning = `the previous certificates stay in use because the new ones cannot be used: `;
     t.match(await readinessOf(gateway), {
       problems: emptyList,
       warnings: [new RegExp(`^${warning}.*${problem.source}`)],

@@ -177,7 +177,7 @@ t.test('after a refusal the process begins a new order, and says so', async (t) 
   count(5);
   await until(() => registry.total === 5);
   t.equal(registry.stored[0]?.sequence, 1);
-  t.match(problems, [/rejected the waiting request counts, so they are lost: version 1 is unknown/]);
+  t.match(problems, [/rejected the request counts that it had not stored yet, so they are lost: version 1 is unknown/]);
 });
 
 t.test('operators hear of batches that wait for half a minute, and of the end of it', async (t) => {

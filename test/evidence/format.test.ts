@@ -95,7 +95,7 @@ t.test('a checkpoint is valid only with both signatures', (t) => {
   t.equal(refused(`${text}\n\n${byRun}\n`), 'no signature matches a given public key');
   t.equal(
     refused(`${text}\n\n${byInstance}\n`),
-    'no signature matches the key that the gateway process used: the checkpoint was changed, or the key is missing',
+    'no signature matches the run key in the checkpoint (the key of one gateway process): the checkpoint was changed, or was signed without that key',
   );
   t.equal(refused(sampleNote.replace('\n7\n', '\n8\n')), 'no signature matches a given public key');
   t.equal(refused(sampleNote.replace('10:01:00', '10:01:01')), 'no signature matches a given public key');
@@ -128,7 +128,7 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     [
       'an invalid run',
       () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]),
-      /must be LOG_NAME\/RUN_ID/,
+      /the first line of the checkpoint must be LOG_NAME\/RUN_ID/,
     ],
     [
       'an invalid size',

@@ -45,20 +45,20 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   };
   metrics.gaugeByWord(
     'gateway_record_cache_entries',
-    'Cache entries: known (records) or unknown (lookups of keys that do not exist).',
+    'Entries in the record cache, by kind: known (records) or unknown (lookups of keys that do not exist).',
     'kind',
     ofCache(({ entries }) => entries),
   );
   metrics.counterByWord(
     'gateway_record_cache_evictions_total',
-    'Cache entries evicted because the cache was full: known (records) or unknown (lookups of keys that do not exist).',
+    'Entries evicted because the record cache was full, by kind: known (records) or unknown (lookups of keys that do not exist).',
     'kind',
     ofCache(({ evictions }) => evictions),
   );
   showPreload(metrics, () => recordCache()?.preload ?? null);
   metrics.counterByWord(
     'gateway_records_refused_total',
-    'Rejected records, by reason. unsealed, wrong_seal, earlier_generation: an attacker may have written them.',
+    'Rejected records, by reason. If the reason is unsealed, wrong_seal or earlier_generation, an attacker may have written the record.',
     'reason',
     () => ({ ...recordCache()?.refused }),
   );
@@ -78,7 +78,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
-    'Gateway processes by state of preloading the records: loading, complete, full (not all fit) or refused (by Redis).',
+    'Gateway processes, by state of the record preload: loading, complete, full (the cache cannot hold all records) or refused (Redis denied it).',
     'state',
     () => {
       const stats = preload();
@@ -88,7 +88,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
   metrics.gaugeByWord(
     'gateway_record_preload_records',
-    'Records, by kind: keys and merchants (cached), or seen (keys of all environments that the latest scan of the store found).',
+    'Records, by kind: keys (cached keys), merchants (cached merchants) or seen (keys of all environments that the latest scan of Redis found).',
     'kind',
     () => {
       const stats = preload();
@@ -101,7 +101,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
-    'Rejected requests that sent an API key over plain HTTP or Tor, if the key exists or could not be looked up. By code.',
+    'Rejected requests that sent an API key over plain HTTP or Tor, by code. Requests with a key that does not exist are not counted.',
     'code',
     () => exposedKeys.counts(),
   );

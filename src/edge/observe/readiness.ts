@@ -66,7 +66,7 @@ export class Readiness {
     return [
       ...(tlsProblem === null
         ? []
-        : [`the new certificates cannot be used; the previous ones stay in use: ${tlsProblem}`]),
+        : [`the previous certificates stay in use because the new ones cannot be used: ${tlsProblem}`]),
       ...(this.tls === null
         ? []
         : expiryWarnings(this.tls.endpoint.material, clock.now()).map(({ warning }) => warning)),

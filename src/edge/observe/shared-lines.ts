@@ -45,11 +45,11 @@ const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
 ]);
 
 const reasons = {
-  throttled: 'throttled: requests without an acceptable key share one line per source and second',
+  throttled: 'throttled: requests without an acceptable key are logged as at most one line per second for each source',
   sources:
-    'throttled: too many sources for a line each, so requests without an acceptable key from the others share one line per second',
+    'throttled: there are too many sources for separate lines, so the remaining sources share one line per second for requests without an acceptable key',
   reserve:
-    'the disk has less than accessLog.reserveBytes free: requests without an acceptable key share one line per second',
+    'the disk has less than accessLog.reserveBytes free, so all requests without an acceptable key share one line per second',
 };
 
 /**

@@ -239,7 +239,9 @@ export class UsageSender {
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;
     [this.#kept, this.#process, this.#sequence, this.#acknowledged] = [[], uniqueId(), 0, 0];
-    this.#options.onUsageProblem(`the registry rejected the waiting request counts, so they are lost: ${problem}`);
+    this.#options.onUsageProblem(
+      `the registry rejected the request counts that it had not stored yet, so they are lost: ${problem}`,
+    );
   }
 
   #reportDelay(): void {

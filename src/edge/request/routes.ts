@@ -60,11 +60,11 @@ const unknown: PathProblem = { code: 'not_found', reason: 'no route has this pat
 const lookalike: PathProblem = {
   code: 'not_found',
   reason:
-    'no route has exactly this path, but an upstream may take it for a route (capitals, %2E, ; or a suffix such as .json)',
+    'no route has exactly this path, but an upstream may map it to a route (because of capital letters, %2E, ; or a suffix such as .json)',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',
-  reason: 'the path has characters (such as %2F, %2E, ; or //) that an upstream may read as other segments',
+  reason: 'the path has characters (such as %2F, %2E, ; or //) that may make an upstream split it into other segments',
 };
 
 /** Matches characters of a path segment that a service could decode, cut off or convert. */

@@ -205,13 +205,21 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a missing database`,
         part,
         options: database(part, 'sqlite:nowhere.db'),
-        messages: [new RegExp(`There is no database \\S+/nowhere\\.db \\(${part}\\.database\\.url\\): pass --create`)],
+        messages: [
+          new RegExp(
+            `There is no database \\S+/nowhere\\.db \\(${part}\\.database\\.url\\): for a new installation, pass --create`,
+          ),
+        ],
       },
       {
         what: `${part}: a database without tables`,
         part,
         options: database(part, at.emptyPostgres),
-        messages: [new RegExp(`has no tables of the ${part} \\(${part}\\.database\\.url\\): pass --create`)],
+        messages: [
+          new RegExp(
+            `has no tables of the ${part} \\(${part}\\.database\\.url\\): for a new installation, pass --create`,
+          ),
+        ],
       },
       {
         what: `${part}: a file that is not a database`,
@@ -229,7 +237,9 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a PostgreSQL that does not run`,
         part,
         options: database(part, 'postgres://u:p@127.0.0.1:1/d'),
-        messages: [/d at 127\.0\.0\.1:1 cannot be used: connection refused; start PostgreSQL or correct host and port/],
+        messages: [
+          /d at 127\.0\.0\.1:1 cannot be used: connection refused; start PostgreSQL, or correct the host and the port/,
+        ],
       },
       {
         what: `${part}: a PostgreSQL database that does not exist`,
