@@ -45,8 +45,8 @@ function reducedLimits(config: Config, processes: number): Problem[] {
     .map(([path, configured, allowed]) => ({
       path,
       message:
-        `${configured} do not fit into the ${Math.floor(memory / mebibyte)} MiB that the process may use, so it uses ` +
-        `${allowed}. Raise limits.memory or the memory limit of the container, or lower this number`,
+        `is ${configured}, but only ${allowed} fit into the ${Math.floor(memory / mebibyte)} ` +
+        `MiB of memory that the process may use, so it uses ${allowed}. Raise limits.memory or the memory limit of the container, or lower this option`,
     }));
 }
 
@@ -67,7 +67,7 @@ function replicaNotes(redis: Config['keyStore']['redis']): Problem[] {
   const isOneName = redis.sentinel === null && redis.cluster === null;
   if (!isOneName || redis.replicas !== null) return [];
   const message =
-    'is not set. If keyStore.redis.url is the single name of a managed failover pair, Redis may not report its replicas. A gateway that stays connected to the former master would then keep accepting revoked keys. Set the number of replicas, or 0 if there are none';
+    'is not set. If keyStore.redis.url is the host name of a managed Redis service with failover, Redis may not report its replicas. After a failover, a gateway that stays connected to the former master would then keep accepting revoked keys. Set the number of replicas, or 0 if there are no replicas';
   return [{ path: 'keyStore.redis.replicas', message }];
 }
 
@@ -101,7 +101,7 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
  */
 function needsSecret(path: string): Problem {
   const message =
-    'requires keys.recordSecretFile, with which the gateways and the registry authenticate their messages; expected null, or set keys.recordSecretFile';
+    'requires keys.recordSecretFile, because gateways and the registry authenticate their messages with that secret. Set keys.recordSecretFile, or set this option to null';
   return { path, message };
 }
 
@@ -119,14 +119,17 @@ export function gatewayProblems(config: Config): Problem[] {
       path: 'listen.https',
       message:
         'without a TLS listener and without trustedProxies the gateway would reject every request: ' +
-        'expected certFile and keyFile, or the TLS-terminating proxies in trustedProxies',
+        'expected certFile and keyFile, or the addresses of TLS-terminating proxies in trustedProxies',
     });
   }
   if (listen.https === null && listen.http === null) {
     problems.push({ path: 'listen', message: 'expected at least one of https and http' });
   }
   if (keyStore.kind === 'memory' && keyStore.memory.recordsFile === null) {
-    problems.push({ path: 'keyStore.memory.recordsFile', message: 'expected the path of a file for kind: memory' });
+    problems.push({
+      path: 'keyStore.memory.recordsFile',
+      message: 'expected the path of a file, because keyStore.kind is memory',
+    });
   }
   if (torExits.enabled && torExits.sources.length === 0 && geoip.anonymousIpFile === null) {
     problems.push({

@@ -10,9 +10,10 @@ const commentMark = '# ';
 const heading = [
   'The configuration of merchant-gateway: every option with its default.',
   'One file serves all commands. A value may contain ${VAR} or ${VAR:-default} from the environment; write $${ for a ' +
-    'literal ${. An unquoted value with a variable may become a number, true, false or null; a quoted one stays a ' +
-    'string. Between { } and [ ] such a value needs quotes. Secrets are given as files. Relative paths, including ' +
-    'default ones, start from the directory of this file; without a file, from the working directory.',
+    'literal ${. An unquoted value with a variable may become a number, true, false or null; a quoted value stays a ' +
+    'string. Inside { } or [ ], a value with a variable needs quotes. The option of a secret is the path of a file with ' +
+    'the secret. Relative paths, including default paths, start from the directory of this file. Without a ' +
+    'configuration file, they start from the working directory.',
 ];
 
 /** Returns the default configuration as a YAML file that contains each option with its description and default. */

@@ -28,7 +28,8 @@ export function loadConfig({ file, text, presets = {}, env = process.env }: Conf
   const source = readYaml(text === undefined ? fileText(file) : checkedText(text, file ?? null), env);
   const { value, problems } = validate(configSchema, layer(configSchema, presets, source.value));
   const config = value;
-  if (!Check(configSchema, config)) throw new Error('a default or an example of the schema is not of its form');
+  if (!Check(configSchema, config))
+    throw new Error('a default or an example in the configuration schema does not match the schema');
   const wrong = [...source.problems, ...problems.filter(({ path }) => !source.unread.has(path))];
   const resolved = resolvePaths(configSchema, config, baseOf(file), (path) => source.lines.has(path));
   const all = [...wrong, ...soundRuleProblems(config, wrong), ...resolved.problems];

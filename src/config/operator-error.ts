@@ -8,7 +8,7 @@ export class OperatorError extends Error {
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'the port is in use; stop the process that uses it or choose another port',
-  EACCES: 'this user may not bind the port; choose a port above 1023',
+  EACCES: 'this user has no permission to use the port; choose a port above 1023',
   EADDRNOTAVAIL: 'this machine does not have that address',
   ENOTFOUND: 'the host name cannot be resolved',
 };

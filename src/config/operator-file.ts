@@ -48,7 +48,7 @@ export async function readOperatorFile(
   if ((mode & othersAccess) !== 0 && isSecret(bytes)) {
     const octal = (mode & 0o777).toString(8).padStart(4, '0');
     throw new OperatorError(
-      `${what} ${file} is accessible to every user of this machine (mode ${octal}): chmod 0640 ${file}`,
+      `${what} ${file} is accessible to every user of this machine (mode ${octal}). To restrict the access, run: chmod 0640 ${file}`,
     );
   }
   return bytes;
@@ -163,7 +163,7 @@ async function secretIn(file: string, what: string): Promise<Buffer> {
   if (secret.subarray(0, 3).equals(byteOrderMark))
     throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
   if (secret.at(-1) === 0x0a)
-    throw new OperatorError(`${what} ${file} ends with several line ends: leave at most one.`);
+    throw new OperatorError(`${what} ${file} has several line breaks at its end; keep at most one.`);
   if (secret.length < minSecretBytes)
     throw new OperatorError(`${what} ${file} is shorter than ${minSecretBytes} bytes.`);
   return secret;

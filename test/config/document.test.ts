@@ -133,7 +133,7 @@ t.test('config check notes if a gateway that is cut off with a former master wou
     return run(['check', '--config', join(directory, 'g.yaml'), '--for', command]).err;
   };
   const note =
-    /^Note:\n {2}keyStore\.redis\.replicas: is not set\. If keyStore\.redis\.url is the single name .* or 0 if there are none\n$/;
+    /^Note:\n {2}keyStore\.redis\.replicas: is not set\. If keyStore\.redis\.url is the host name .* or 0 if there are no replicas\n$/;
   t.match(check(''), note);
   t.match(check('redis: { url: "rediss://pair.example" }'), note);
   t.match(run(['check']).err, /would not start with it:\n(?: {2}.*\n)+Note:\n {2}keyStore\.redis\.replicas: /);

@@ -97,7 +97,7 @@ t.test('contradicting options are rejected', (t) => {
     ['upstreams: {}\nroutes: []', []],
     [
       'upstreams: {}\nroutes: [{ path: /a, upstream: b, resource: a }]',
-      ['routes[0].upstream: is not the name of an upstream; expected an upstream, but upstreams is empty'],
+      ['routes[0].upstream: is not the name of an upstream; expected a name from upstreams, which is empty'],
     ],
     [
       'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
@@ -117,7 +117,7 @@ t.test('contradicting options are rejected', (t) => {
         }));
         return `routes: ${JSON.stringify(routes)}`;
       };
-      const problem = 'routes[1].path: differs from the path of routes[0] only in letter case or after a dot';
+      const problem = 'routes[1].path: equals the path of routes[0] except for letter case or a suffix such as .json';
       return [
         [two('a', 'b'), [problem]],
         [two('a', 'a'), []],
@@ -200,7 +200,7 @@ t.test('contradicting options are rejected', (t) => {
     ],
     ...['tcp://logs.example', 'tcp://10.0.0.1:601', 'tcp://127.0.0.1.example'].map((url): [string, string[]] => [
       `accessLog: { checkpoints: { keyFile: k, syslog: { url: "${url}" } } }`,
-      ['accessLog.checkpoints.syslog.url: is on another machine, which requires TLS; expected tls://'],
+      ['accessLog.checkpoints.syslog.url: is the URL of another machine, which requires TLS; expected a tls:// URL'],
     ]),
     [
       'accessLog: { checkpoints: { keyFile: k, syslog: { url: "tcp://localhost", caFile: c } } }',
@@ -232,7 +232,9 @@ t.test('contradicting options are rejected', (t) => {
     ...['', ', sentinel: { servers: ["a:1"] }', ', cluster: ["a:1"]'].flatMap((others): [string, string[]][] => [
       [
         `keyStore: { redis: { caFile: ca.pem, url: "redis://any"${others} } }`,
-        ['keyStore.redis.caFile: applies only to rediss://, also with sentinel and cluster; expected null'],
+        [
+          'keyStore.redis.caFile: has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url, even if sentinel or cluster is set',
+        ],
       ],
       [`keyStore: { redis: { caFile: ca.pem, url: "rediss://any"${others} } }`, []],
     ]),
@@ -292,7 +294,9 @@ t.test('claims that make owners are refused while owners need approval', (t) => 
   const oidc =
     'oidc: { issuer: "https://id.example", clientId: a, clientSecretFile: b, roles: [{ claim: c, value: d, roles: [owner] }] }';
   const problems = (approvals: string) => problemsOf({ text: `registry: { approvals: ${approvals}, ${oidc} }` });
-  t.match(problems('{}'), [/registry\.oidc\.roles\[0\]\.roles: would make owners without approval/]);
+  t.match(problems('{}'), [
+    /registry\.oidc\.roles\[0\]\.roles: gives the role owner without the approval that registry\.approvals\.owners requires/,
+  ]);
   t.same(problems('{ owners: false }'), []);
   t.same(problems('null'), []);
   t.end();

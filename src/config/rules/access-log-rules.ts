@@ -58,7 +58,12 @@ function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config)
   if (syslog === null || !URL.canParse(syslog.url)) return [];
   const { protocol, hostname } = new URL(syslog.url);
   if (protocol === 'tcp:' && !isLoopback(hostname))
-    return [{ path: `${path}.syslog.url`, message: 'is on another machine, which requires TLS; expected tls://' }];
+    return [
+      {
+        path: `${path}.syslog.url`,
+        message: 'is the URL of another machine, which requires TLS; expected a tls:// URL',
+      },
+    ];
   if (protocol === 'tcp:' && syslog.caFile !== null)
     return [
       {

@@ -45,7 +45,7 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
       problems.push({ path: `${path}.roles`, message });
     } else if (members > 0 && merchant === null) {
       const message =
-        "gives roles of a merchant's members; expected registry.oidc.merchant to name the claim with their merchant id";
+        "gives roles of a merchant's members, so registry.oidc.merchant must name the claim that contains their merchant id";
       problems.push({ path: `${path}.roles`, message, others: ['registry.oidc.merchant'] });
     }
     return problems;
@@ -60,7 +60,8 @@ function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProbl
   if (approvals?.owners !== true) return [];
   return (oidc?.roles ?? []).flatMap(({ roles }, index) => {
     if (!roles.includes('owner')) return [];
-    const message = 'would make owners without approval; expected no owner while registry.approvals.owners is true';
+    const message =
+      'gives the role owner without the approval that registry.approvals.owners requires; expected other roles';
     return [{ path: `registry.oidc.roles[${index}].roles`, message, others: ['registry.approvals.owners'] }];
   });
 }

@@ -20,7 +20,13 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   const parsed = URL.canParse(url) ? new URL(url) : null;
   const path = 'keyStore.redis.url';
   if (parsed === null || !/^\/?\d{0,4}$/.test(parsed.pathname)) {
-    return [{ path, message: 'expected redis://host:port or rediss://host:port, optionally with /number' }];
+    return [
+      {
+        path,
+        message:
+          'expected redis://host:port or rediss://host:port, optionally followed by a database number, as in redis://host:6379/7',
+      },
+    ];
   }
   // `search` and `hash` of a parsed URL are empty if it ends with a single ? or #, so check the text.
   if (!/[?#]/.test(url)) return [];
@@ -35,7 +41,7 @@ function caFileRequiresTls({ keyStore }: Config): RuleProblem[] {
   const { url, caFile, sentinel } = keyStore.redis;
   if (caFile === null || url.startsWith('rediss:') || sentinel?.tls === true) return [];
   const message =
-    'applies only to rediss://, also with sentinel and cluster; expected null, or rediss:// in keyStore.redis.url';
+    'has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url, even if sentinel or cluster is set';
   return [{ path: 'keyStore.redis.caFile', message, others: ['keyStore.redis.url'] }];
 }
 

@@ -152,7 +152,7 @@ export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
     if (isLoopback(host) || certFile !== null || behindProxy !== null) return [];
     const message =
       `is not a loopback address, so ${what} requires TLS; expected 127.0.0.1, or ${path}.certFile and ` +
-      'keyFile, or the addresses of a proxy that terminates TLS in registry.behindProxy';
+      'keyFile, or registry.behindProxy with the addresses of a proxy that terminates TLS';
     return [{ path: `${path}.host`, message, others: [`${path}.certFile`, 'registry.behindProxy'] }];
   });
 }

@@ -86,7 +86,7 @@ function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
 function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): RuleProblem[] {
   if (!proxyProtocol || trustedProxies.length > 0) return [];
   const message =
-    'would close every connection, because trustedProxies is empty: expected the addresses of the load balancers there';
+    'would close every connection, because trustedProxies is empty; expected false, or the addresses of the load balancers in trustedProxies';
   return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
 }
 
@@ -96,7 +96,7 @@ function clientCertificatesHaveAuthority({ listen: { https } }: Config): RulePro
   const message =
     https.clientCaFile === null
       ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
-      : 'has no effect with listen.https.clientCertificates: none. Set this option to null, or clientCertificates to request or require';
+      : 'has no effect while listen.https.clientCertificates is none. Set this option to null, or set clientCertificates to request or require';
   return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
 }
 
@@ -169,15 +169,15 @@ function routesDifferForServices({ routes }: Config): RuleProblem[] {
     first.set(folded, other);
     if (routes[other]?.resource === resource || routes[other]?.path === path) return [];
     const message =
-      `differs from the path of routes[${other}] only in letter case or after a dot, and a service may treat both as ` +
-      `equal; expected another path, or the same resource`;
+      `equals the path of routes[${other}] except for letter case or a suffix such as .json, so a service may not ` +
+      `distinguish them. Use a different path, or set the same resource on both routes`;
     const others = [`routes[${index}].resource`, `routes[${other}].path`, `routes[${other}].resource`];
     return [{ path: `routes[${index}].path`, message, others }];
   });
 }
 
 function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
-  const expected = Object.keys(upstreams).join(', ') || 'an upstream, but upstreams is empty';
+  const expected = Object.keys(upstreams).join(', ') || 'a name from upstreams, which is empty';
   return routes.flatMap(({ upstream }, index) =>
     Object.hasOwn(upstreams, upstream)
       ? []

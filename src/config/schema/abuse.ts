@@ -20,7 +20,7 @@ export const throttle = section(
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'The same limit for all unthrottled sources together, against attacks from many addresses. Once it is reached, for pauseSeconds the lookup limits below apply to every source, and requests without an acceptable key share log lines.',
+        'Like badKeys, but for all sources together that are not throttled. This limit protects against attacks from many addresses. Once it is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds. During this time, requests without an acceptable key share log lines.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
@@ -41,14 +41,14 @@ export const throttle = section(
       maximum: 10_000,
       default: 20,
       description:
-        'Key-store lookups per second that each throttled source always has for keys that the gateway does not know yet. The first such lookup of each connection does not count.',
+        'Number of key-store lookups per second that are reserved for each throttled source. Only lookups of keys that the gateway does not know yet are counted, except the first one on each connection.',
     }),
     totalLookupsPerSecond: Type.Integer({
       minimum: 1,
       maximum: 100_000,
       default: 2000,
       description:
-        'Further key-store lookups per second that all throttled sources share, in addition to lookupsPerSecond of each source. Keys with a correct checksum, and keys in another format than generated keys, have this limit separately.',
+        'Number of further key-store lookups per second that all throttled sources share, in addition to lookupsPerSecond of each source. This limit applies separately to generated keys with a correct checksum and to imported keys, which have no checksum.',
     }),
     maxSources: Type.Integer({
       minimum: 1,

@@ -116,7 +116,7 @@ export const accessLog = section(
     ),
     checkpoints: nullable(checkpoints, {
       description:
-        'The gateway signs checkpoints of the log, so that it can be verified with only a public key. Each log file can then be deleted without the others. null: no checkpoints; the lines are chained with secretFile.',
+        'The gateway signs checkpoints of the log. The log can then be verified with only a public key, and each log file can be deleted without affecting the verification of the others. null: no checkpoints; the lines are chained with secretFile.',
     }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',
@@ -129,13 +129,14 @@ export const accessLog = section(
       maximum: 1_125_899_906_842_624,
       default: 268_435_456,
       description:
-        "Free space on the log file's disk reserved for lines about accepted requests and rejected requests with " +
-        'known keys. While less space is free, all other requests share one line a second. 0: no reserve. No effect on stdout.',
+        'Disk space that is reserved for lines about accepted requests, and about rejected requests with known keys. ' +
+        'While the disk of the log file has less free space than this, all other requests share one line per second. ' +
+        '0: no reserve. The option has no effect if destination is stdout.',
     }),
   },
   {
     description:
-      'The access log: one JSON line per request, accepted or rejected. Requests of a throttled source without an ' +
-      'acceptable key share one line a second, which carries their number.',
+      'The access log: one JSON line per request, accepted or rejected. Requests without an acceptable key from a ' +
+      'throttled source share at most one line per second, which contains their number.',
   },
 );

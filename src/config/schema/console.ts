@@ -46,10 +46,10 @@ export const console = section(
         testUrl: apiUrl('test', 'https://sandbox.example.com/v1'),
         caFile: nullable(Type.String({ maxLength: 4096, expects: 'a path', examples: ['/etc/ssl/private-ca.pem'] }), {
           description:
-            'Path of the CA file on the machines of merchants, for the example commands (curl --cacert). null: the certificate is from a public CA.',
+            "Path of the CA file on a merchant's machine. The example commands pass this path to curl --cacert. null: the certificate is from a public CA.",
         }),
       },
-      { description: "The gateway's addresses, which the page Try it shows to merchants." },
+      { description: 'The addresses of the gateway that the console page "Try it" shows to merchants.' },
     ),
     services: nullable(
       section(

@@ -56,7 +56,7 @@ const redis = section(
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'Number of replicas that must confirm a write, so that the gateway knows that its Redis server is still the master. This check applies while the registry is unavailable, except with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set it if Redis does not report its replicas, as behind the single name of a managed failover pair. Set a lower number if some replicas are permanently gone or never promoted.',
+        'Number of replicas that must confirm a write, so that the gateway knows that its Redis server is still the master. The gateway checks this while the registry is unavailable, but not with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if Redis does not report its replicas, for example in a managed Redis service with failover behind one host name. Set a lower number if some replicas are permanently gone or are never promoted.',
     }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
@@ -99,7 +99,7 @@ const cache = section(
     preload: Type.Boolean({
       default: true,
       description:
-        'Whether the gateway reads all records of its environment in the background when it starts, up to maxEntries. It can then accept their keys during a short outage of the store.',
+        'Whether the gateway reads all records of its environment into the cache when it starts. It reads them in the background, up to maxEntries. During a short outage of the store, it can then accept the keys in the cache.',
     }),
   },
   { description: 'Cache of records in a gateway, which saves a store lookup per request.' },
@@ -128,8 +128,8 @@ export const keys = section(
       'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change invalidates every key.',
     ),
     recordSecretFile: optionalFile(
-      'File with the secret, at least 32 bytes, that seals records in Redis. The registry seals records; a gateway ' +
-        'with the secret accepts only sealed records. For a rotation, a second line may hold a second secret, which is also accepted. Configure the secret at the registry before the gateways. null: records are not sealed.',
+      'File with a secret of at least 32 bytes, with which the registry seals (authenticates) the records in Redis. A ' +
+        'gateway with the secret accepts only sealed records. During a rotation, a second line can hold a second secret, which is also accepted. Configure the secret first at the registry, then at the gateways. null: records are not sealed.',
     ),
   },
   { description: 'How API keys are hashed and their records are sealed.' },

@@ -50,8 +50,8 @@ const https = section(
       maximum: 63_072_000,
       default: 31_536_000,
       description:
-        'max-age of the header strict-transport-security, sent with every response over TLS: how long clients use ' +
-        'only https for this host. 0: the header is not sent.',
+        'Value of max-age in the header strict-transport-security, which is sent with every response over TLS. For ' +
+        'this time, clients use only https for this host. 0: the header is not sent.',
     }),
     ticketKeysFile: optionalFile(
       'File of exactly 48 random bytes that encrypt session tickets. Replicas with the same file resume each ' +
@@ -124,14 +124,14 @@ export const limits = section(
       maximum: 3600,
       default: 30,
       description:
-        'How long a client may take to send a whole request, and how long it may read nothing of a response.',
+        'How long a client may take to send a whole request. If a client reads nothing of a response for the same time, its connection is closed.',
     }),
     minBodyBytesPerSecond: Type.Integer({
       minimum: 1,
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'Minimum rate at which a request body above 64 KiB must arrive, as an average over five seconds in which the gateway waits for the client. Below the rate: 408, because an arriving body counts towards maxInFlight of its upstream.',
+        'Minimum rate at which a request body above 64 KiB must arrive. The rate is an average over five seconds, and only seconds in which the gateway waits for the client are counted. A slower request gets 408, because it counts towards maxInFlight of its upstream while its body arrives.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -146,7 +146,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 10_000,
       description:
-        'Maximum number of open client connections per listener. At the limit, a new connection replaces one that has not had an accepted request yet, or an idle one of a merchant that holds more than half of all connections. If there is no such connection, the new one is closed at once.',
+        'Maximum number of open client connections per listener. At the limit, a new connection replaces a connection without any accepted request so far, or an idle connection of a merchant that holds more than half of all connections. If there is no such connection, the new one is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,

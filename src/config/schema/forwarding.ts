@@ -28,7 +28,7 @@ const upstream = section(
       maximum: 65_536,
       default: 1024,
       description:
-        'Maximum number of idle connections that are each reserved for one merchant. A connection is reserved once it has carried a request body, because a service that left the body unread would parse it as the next request, perhaps of another merchant. These connections are in addition to maxInFlight. The least recently used one closes first.',
+        'Maximum number of idle connections that are each reserved for one merchant. A connection that has carried a request body is reserved for the merchant of that request. Otherwise, a service that left the body unread could parse it as the next request, possibly of another merchant. These connections are in addition to maxInFlight. The least recently used one closes first.',
     }),
     readsBodies: Type.Boolean({
       default: false,
@@ -89,9 +89,9 @@ export const routes = Type.Array(route, {
   ],
   maxItems: 1000,
   description:
-    'Routes from paths to upstreams; the longest matching path wins. The upstream gets the path without basePath. In ' +
-    'the segments that routes name, a variant spelling (Payouts, payouts.json) and a segment with % or ; get 404. The ' +
-    'gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. A given list replaces ' +
-    'the whole default list.',
+    'Routes from paths to upstreams; the longest matching path wins. The upstream gets the path without basePath. A ' +
+    'path gets 404 if it spells a segment of a route differently (Payouts, payouts.json), or contains % or ; in place ' +
+    'of such a segment. The gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. ' +
+    'A given list replaces the whole default list.',
   expects: 'a list of routes',
 });

@@ -11,7 +11,8 @@ export const oidc = section(
       maxLength: 500,
       expects: 'an https:// URL without a user, a query or a fragment',
       examples: ['https://login.example.com/realms/staff'],
-      description: 'The issuer, exactly as the provider names itself. http only on loopback.',
+      description:
+        'The URL of the issuer, exactly as the provider publishes it. http is accepted only for loopback addresses.',
     }),
     clientId: line({
       expects: 'the id of the client',
@@ -35,7 +36,8 @@ export const oidc = section(
           value: line({
             expects: 'a value of the claim',
             examples: ['payments-operators'],
-            description: 'The value of the claim that gives the roles. If the claim is a list, one of its entries.',
+            description:
+              'The value that the claim must have. If the claim is a list, the list must contain this value.',
           }),
           roles: Type.Array(
             Type.Enum([...['owner', 'operator', 'support', 'auditor', 'merchant-admin', 'merchant-viewer']], {
@@ -43,7 +45,7 @@ export const oidc = section(
             }),
             {
               ...{ maxItems: 6, expects: 'a list of roles', examples: [['operator']] },
-              description: 'The roles that this value gives.',
+              description: 'Roles granted to people whose claim has this value.',
             },
           ),
         },

@@ -28,12 +28,13 @@ const pool = {
 /** Options of the backing services. */
 export const services = section(
   {
-    listen: section(address('127.0.0.1', 7080), { description: 'The listener for the gateway only.' }),
+    listen: section(address('127.0.0.1', 7080), { description: 'The listener to which only the gateway connects.' }),
     database: section(
       {
         url: databaseUrl({
           default: 'sqlite:var/services.db',
-          description: 'sqlite:<file>, or postgres://user:password@host:port/database. Use a separate database.',
+          description:
+            'sqlite:<file>, or postgres://user:password@host:port/database. Do not use the database of the registry or of another program.',
           expects: 'sqlite:<file> or postgres://…',
         }),
         ...pool,
@@ -92,7 +93,10 @@ export const services = section(
           },
         ),
       },
-      { description: "The operators' API: wallets, and the money in them (merchant-gateway wallets)." },
+      {
+        description:
+          'The API with which operators manage wallets and their money, used by the command "merchant-gateway wallets".',
+      },
     ),
     bank: section(
       {
@@ -100,7 +104,8 @@ export const services = section(
           minimum: 0,
           maximum: 86_400,
           default: 1,
-          description: 'How long a payout stays pending. After that, it stays processing for the same time.',
+          description:
+            'How long a payout has the status pending. After that, it has the status processing for the same time.',
         }),
         failingAccounts: Type.Array(
           Type.String({
@@ -145,7 +150,7 @@ export const identity = section(
     issuer: line({ default: 'merchant-gateway', description: 'The issuer: `iss`.', expects: 'a name or URL' }),
     audience: nullable(line({ expects: 'a name or URL' }), {
       description:
-        'A second audience in `aud`, besides the name of the upstream. Set merchant-gateway if services of the previous release verify the assertion, or a name that all your services require. null: only the name of the upstream.',
+        'A second audience in `aud`, besides the name of the upstream. Set it to merchant-gateway if services of the previous release verify the assertion, or to a name that all your services require. null: only the name of the upstream.',
     }),
     lifetimeSeconds: Type.Integer({
       minimum: 10,
@@ -192,8 +197,8 @@ export const traces = section(
       maximum: 1_000_000,
       default: 100,
       description:
-        "The gateway samples one request in this many, at random. 1: every request. The caller's sampling flag is " +
-        'ignored.',
+        'On average, the gateway samples one of this many requests, chosen at random. 1: every request. The sampling ' +
+        'flag of the caller is ignored.',
     }),
   },
   { description: 'Request spans for a trace store. Spans are dropped and counted while it is slow or unavailable.' },

@@ -56,7 +56,7 @@ export const registry = section(
         default: [],
         maxItems: 1000,
         description:
-          'Further host names and addresses at which clients call the admin API. It always accepts the names in its certificate, loopback names and its own address. A request with another Host gets 421, against DNS rebinding.',
+          'Further host names and addresses at which clients call the admin API. It always accepts the names in its certificate, loopback names and its own address. A request with another Host header gets 421, which protects against DNS rebinding.',
         expects: 'a list of host names and IP addresses',
       },
     ),
@@ -64,11 +64,12 @@ export const registry = section(
       {
         url: databaseUrl({
           default: 'sqlite:var/registry.db',
-          description: 'sqlite:<file>, or postgres://user:password@host:port/database. Use a separate database.',
+          description:
+            'sqlite:<file>, or postgres://user:password@host:port/database. Do not use the database of the services or of another program.',
           expects: 'sqlite:<file> or postgres://…',
         }),
       },
-      { description: 'The system of record of merchants and keys.' },
+      { description: 'The database of the registry (the system of record), which contains the merchants and keys.' },
     ),
     tokenFile: optionalFile(
       'File with the shared bearer token, at least 32 characters. Its user is an owner named bootstrap, who creates the first administrators.',
@@ -81,7 +82,7 @@ export const registry = section(
     reasonFor: Type.Array(
       Type.String({
         pattern: '^[a-z]+:[a-z]+$',
-        expects: 'a permission of `merchant-gateway roles`',
+        expects: 'a permission that "merchant-gateway roles" prints',
         examples: ['keys:revoke'],
       }),
       {
@@ -122,13 +123,13 @@ export const registry = section(
       ),
       {
         description:
-          'Changes that need the approval of another administrator within 24 hours (merchant-gateway approvals). ' +
-          'Revoking, disabling and suspending never need one. null: no change needs approval.',
+          'Changes that another administrator must approve within 24 hours (see "merchant-gateway approvals"). ' +
+          'Revoking, disabling and suspending never need approval. null: no change needs approval.',
       },
     ),
     oidc: nullable(oidc, {
       description:
-        'The OpenID provider at which people sign in (merchant-gateway login). null: no sign-in, only tokens.',
+        'The OpenID provider at which people sign in, for example with "merchant-gateway login". null: there is no sign-in, and only tokens are accepted.',
     }),
     console: nullable(console, {
       description:
@@ -154,14 +155,14 @@ export const registry = section(
       ),
       {
         description:
-          'The registry as a witness of access logs: it checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
+          'Makes the registry a witness of access logs. It checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a receipt for each one. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
       },
     ),
     servicesToken: nullable(
       section(
         {
           keyFile: requiredFile(
-            'PEM file with the Ed25519 private key that signs the tokens: openssl genpkey -algorithm ed25519.',
+            'PEM file with the Ed25519 private key that signs the tokens. Create it with "openssl genpkey -algorithm ed25519".',
             '/etc/gateway/services-token-key.pem',
           ),
         },
@@ -199,7 +200,7 @@ export const registry = section(
           description: 'network: only the /24 of an IPv4 address and the /48 of an IPv6 address are stored.',
         }),
       },
-      { description: 'What the registry stores of the requests that gateways have seen.' },
+      { description: 'What the registry stores about the requests that gateways have received.' },
     ),
   },
   { description: 'The control plane: merchants, keys and the admin API.' },

@@ -20,18 +20,18 @@ export const unusual = section(
     off: Type.Array(Type.Enum([...ruleNames], { examples: ['new-network'] }), {
       default: [],
       maxItems: ruleNames.length,
-      description: `Rules that are turned off, of ${ruleNames.join(', ')}.`,
+      description: `Rules to turn off. The rules are ${ruleNames.join(', ')}.`,
       expects: 'a list of rules',
     }),
     learnDays: threshold(
       90,
       7,
-      'Days from the first use of a key in which the rules learn its usual use. Meanwhile they report nothing about it.',
+      'Number of days after the first use of a key in which the rules learn its usual use. During this time, new-country, new-network, surge, new-addresses and refusals report nothing about the key.',
     ),
     surgeLearnDays: threshold(
       400,
       35,
-      'Days of use of a key before the rule surge also reports on paydays (the middle and the end of a month). By then, the rule has seen a monthly peak of the key.',
+      'The rule "surge" ignores the usual paydays (the middle and the end of a month) until this many days after the first use of a key. By then, the rule has seen a monthly peak of the key.',
     ),
     idleDays: threshold(
       3_650,
@@ -41,7 +41,7 @@ export const unusual = section(
     surgeFactor: threshold(
       10_000,
       10,
-      'The rule surge reports an hour in which a key has more than this many times the requests of its busiest hour so far.',
+      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of its busiest hour so far.',
     ),
     surgeRequests: threshold(
       1_000_000_000,
@@ -51,12 +51,12 @@ export const unusual = section(
     newAddresses: threshold(
       256,
       20,
-      'The rule new-addresses reports an hour in which a key is used from this many address blocks for the first time.',
+      'The rule "new-addresses" reports an hour only if a key was used in it from at least this many new address blocks (an IPv4 /24 or an IPv6 /64).',
     ),
     refusals: threshold(
       1_000_000,
       30,
-      'The rule refusals reports an hour in which this many requests of a key in use are refused.',
+      'The rule "refusals" reports an hour only if at least this many requests of a key were refused in it.',
     ),
     keepDays: threshold(36_500, 400, 'Age in days after which findings are deleted.'),
     webhooks: Type.Array(

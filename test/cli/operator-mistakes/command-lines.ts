@@ -56,7 +56,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a token file that every user can read',
     'merchants list --token-file $/open',
     1,
-    /accessible to every user of this machine \(mode 0644\): chmod 0640 \S+open/,
+    /accessible to every user of this machine \(mode 0644\)\. To restrict the access, run: chmod 0640 \S+open/,
   ],
   [
     'a token that is too short',

@@ -11,4 +11,5 @@ export interface WrongStart {
 }
 
 /** The message for a secret file that every user can read. */
-export const chmod = /is accessible to every user of this machine \(mode 0644\): chmod 0640 \S+open/;
+export const chmod =
+  /is accessible to every user of this machine \(mode 0644\)\. To restrict the access, run: chmod 0640 \S+open/;

@@ -82,7 +82,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a pepper with blank lines',
     options: { keys: { pepperFile: 'lines' } },
-    messages: [/ends with several line ends: leave at most one/],
+    messages: [/has several line breaks at its end; keep at most one/],
   },
   { what: 'a pepper that every user can read', options: { keys: { pepperFile: 'open' } }, messages: [chmod] },
   {
@@ -130,7 +130,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'no records file',
     options: { keyStore: { memory: { recordsFile: null } } },
-    messages: [/keyStore\.memory\.recordsFile: expected the path of a file for kind: memory/],
+    messages: [/keyStore\.memory\.recordsFile: expected the path of a file, because keyStore\.kind is memory/],
   },
   {
     what: 'a missing CA file of an upstream',
