@@ -377,13 +377,13 @@ t.test('a registry beyond loopback does not start without TLS, unless its proxie
     );
   for (const host of ['0.0.0.0', '"::"', '10.0.0.7', 'registry.example']) {
     t.match(problemsWith(`listen: { host: ${host} }`), [
-      /^registry\.listen\.host: is not a loopback address, .*certFile and keyFile, .*registry\.behindProxy$/,
+      /^registry\.listen\.host: is not a loopback address, .*certFile and keyFile, .*registry\.behindProxy with the addresses of a proxy that terminates TLS$/,
     ]);
     t.same(problemsWith(`listen: { host: ${host}, certFile: a, keyFile: b }`), []);
     t.same(problemsWith(`listen: { host: ${host} }, behindProxy: [10.0.0.9]`), []);
     const origin = 'https://console.example.com';
     t.match(problemsWith(`console: { origin: "${origin}", listen: { host: ${host} } }`), [
-      /^registry\.console\.listen\.host: is not a loopback address, so the console requires TLS; .*behindProxy$/,
+      /^registry\.console\.listen\.host: is not a loopback address, so the console requires TLS; .*behindProxy with the addresses of a proxy that terminates TLS$/,
     ]);
     t.same(problemsWith(`console: { origin: "${origin}", listen: { host: ${host}, certFile: a, keyFile: b } }`), []);
   }

@@ -98,13 +98,15 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'an access log that is a directory',
     options: { accessLog: { destination: '.' } },
-    messages: [/The access log \S+ cannot be opened for appending: it is a directory; configure a file/],
+    messages: [
+      /The access log \S+ cannot be opened for appending: it is a directory; configure stdout or a file that this user may write/,
+    ],
   },
   {
     what: 'an access log path through a file',
     options: { accessLog: { destination: 'token/access.log' } },
     messages: [
-      /The access log \S+token\/access\.log cannot be opened for appending: .*; configure a file that this user may write/,
+      /The access log \S+token\/access\.log cannot be opened for appending: .*; configure stdout or a file that this user may write/,
     ],
   },
   {
