@@ -191,7 +191,7 @@ onEachDatabase(
     t.equal((await call('POST', '/keys/key_2/revoke')).status, 200);
     t.match(
       (await check([keyEntry(2)])).body.data.problems,
-      [{ message: /a different status$/ }],
+      [{ message: /but differs in status$/ }],
       'an import cannot undo a later status change',
     );
   },
