@@ -96,7 +96,7 @@ function clientCertificatesHaveAuthority({ listen: { https } }: Config): RulePro
   const message =
     https.clientCaFile === null
       ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
-      : 'has no effect while listen.https.clientCertificates is none. Set this option to null, or set clientCertificates to request or require';
+      : 'has no effect with listen.https.clientCertificates: none. Set this option to null, or set clientCertificates to request or require';
   return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
 }
 
