@@ -53,7 +53,8 @@ export class ApiMetrics {
   /** Counts requests to routes that are added to an app after this call, except routes that need no authentication. */
   count(app: Pick<RestApp, 'addHook'>): void {
     app.addHook('onResponse', (request, reply, done) => {
-      const { url: route = 'none', config } = request.routeOptions;
+      const { url, config } = request.routeOptions;
+      const route = url ?? request.pathOfOtherMethods ?? 'none';
       if (config.isOpen !== true) {
         this.#requests.inc({ route, method: request.method, status: String(reply.statusCode) });
         this.#durations.observe({ route }, reply.elapsedTime / 1000);

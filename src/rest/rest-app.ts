@@ -11,8 +11,9 @@ import Fastify, {
   type RawRequestDefaultExpression,
   type RawServerDefault,
 } from 'fastify';
+import FindMyWay from 'find-my-way';
 import { deepestLevel, parseStrictJson, StrictJsonError } from '../json/strict-json.js';
-import { METHODS, STATUS_CODES } from '../node/http.js';
+import { STATUS_CODES } from '../node/http.js';
 import type { ServerTls } from '../tls/server-tls.js';
 import Type from '../typebox/typebox.js';
 import { respondToError, respondToErrors, type Logger } from './error-responses.js';
@@ -98,10 +99,7 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
   return app;
 }
 
-/**
- * Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. Routes must be added to the
- * result in the same event-loop turn: the rejection of unsupported methods ignores routes that are added later.
- */
+/** Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. */
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
@@ -184,51 +182,48 @@ function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
 }
 
 declare module 'fastify' {
-  interface FastifyContextConfig {
-    /**
-     * Value of the `allow` header: the methods that a path supports. Set only on the route that rejects all other
-     * methods.
-     */
-    allow?: string;
+  interface FastifyRequest {
+    /** The route path that matches this request, if the route supports only other methods; null otherwise. */
+    pathOfOtherMethods: string | null;
   }
 }
 
-/** The only method without a route: Node emits CONNECT requests as a separate event, so no route could receive them. */
-const tunnelMethod = 'CONNECT';
+/** A path with routes, and the methods of these routes. */
+interface RoutePath {
+  readonly url: string;
+  readonly methods: Set<string>;
+}
 
 /**
  * Rejects unknown paths and unsupported methods before the body is read. Must be called after authentication is added,
  * because unauthenticated clients must not find out which paths exist.
  */
 function refuseOtherRequests(app: FastifyInstance): void {
-  const taken = new Map<string, Set<string>>();
-  for (const method of METHODS) {
-    if (method !== tunnelMethod && !app.supportedMethods.includes(method)) app.addHttpMethod(method);
-  }
-  app.addHook('onRoute', ({ url, method, config }) => {
-    if (config?.allow !== undefined) return;
-    const methods = taken.get(url) ?? new Set();
-    for (const one of [method].flat()) methods.add(one);
-    taken.set(url, methods);
+  const known = new Map<string, RoutePath>();
+  // A router of its own finds the path without its method. A route for each unsupported method would be 30 per path,
+  // which took most of an app's start.
+  const paths = FindMyWay({ maxParamLength: longestId });
+  app.addHook('onRoute', ({ url, method }) => {
+    const path = known.get(url) ?? { url, methods: new Set() };
+    if (!known.has(url)) paths.on('GET', url, () => undefined, path);
+    known.set(url, path);
+    for (const one of [method].flat()) path.methods.add(one);
   });
-  // Fastify loads a plugin after all routes were added, so `taken` (the methods of each path) is complete here.
-  void app.register((scope, _options, done) => {
-    for (const [url, methods] of taken) {
-      const others = scope.supportedMethods.filter((method) => !methods.has(method));
-      const allow = [...methods].toSorted().join(', ');
-      scope.route({ method: others, url, exposeHeadRoute: false, config: { allow }, handler: () => null });
-    }
-    done();
-  });
-  app.addHook('onRequest', ({ is404, routeOptions: { config } }, reply, done) => {
-    if (is404) {
-      done(new Refusal(404, 'Route not found', [], 'route_not_found'));
-    } else if (config.allow !== undefined) {
-      reply.header('allow', config.allow);
-      done(new Refusal(405, `Method not allowed: this path takes ${config.allow}`));
-    } else {
+  app.decorateRequest('pathOfOtherMethods', null);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!request.is404) {
       done();
+      return;
     }
+    const path = (paths.find('GET', request.url)?.store ?? null) as RoutePath | null;
+    if (path === null) {
+      done(new Refusal(404, 'Route not found', [], 'route_not_found'));
+      return;
+    }
+    request.pathOfOtherMethods = path.url;
+    const allow = [...path.methods].toSorted().join(', ');
+    reply.header('allow', allow);
+    done(new Refusal(405, `Method not allowed: this path takes ${allow}`));
   });
 }
 

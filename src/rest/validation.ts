@@ -20,6 +20,15 @@ export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> =
   };
 };
 
+const validators = new WeakMap<TSchema, ReturnType<typeof Compile>>();
+
+/** Compiles each field once, because the admin API and the console have the same routes. */
+function validatorOf(field: TSchema): ReturnType<typeof Compile> {
+  const known = validators.get(field) ?? Compile(field);
+  validators.set(field, known);
+  return known;
+}
+
 /**
  * Creates the validation of a flat object. Each field has its own validator, so that each problem is reported once, in
  * the order of the schema, with the description of its field.
@@ -29,7 +38,7 @@ export function fieldProblems(schema: TObject, kind: string): (value: unknown) =
   const required = new Set<string>(schema.required);
   const fewest = 'minProperties' in schema ? Number(schema.minProperties) : 0;
   const checks = Object.entries(schema.properties).map(([name, field]) => {
-    const validator = Compile(field);
+    const validator = validatorOf(field);
     const expected = 'description' in field ? String(field.description) : 'in a valid form';
     return (fields: object): Problem | null => {
       if (!Object.hasOwn(fields, name))

@@ -71,7 +71,7 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
     app.decorateRequest('caller', null);
     app.decorateRequest('isStillAllowed', () => Promise.resolve(false));
     app.addHook('onRoute', ({ method, url, config }) => {
-      if (config?.isOpen !== true && config?.allow === undefined && config?.access === undefined) {
+      if (config?.isOpen !== true && config?.access === undefined) {
         throw new Error(`the route ${String(method)} ${url} declares no permission`);
       }
     });

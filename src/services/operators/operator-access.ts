@@ -46,7 +46,7 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
   return (app) => {
     app.decorateRequest('operator', null);
     app.addHook('onRoute', ({ method, url, config }) => {
-      if (config?.isOpen !== true && config?.allow === undefined && config?.permission === undefined) {
+      if (config?.isOpen !== true && config?.permission === undefined) {
         throw new Error(`the route ${String(method)} ${url} declares no permission`);
       }
     });
