@@ -170,7 +170,7 @@ export class ChainCheck {
     const finding: Finding = {
       ...place,
       kind: 'missing',
-      message: `${rangeText(gap)} of the chain should precede this line`,
+      message: `the log lacks ${rangeText(gap)} of the chain before this line`,
     };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };

@@ -106,7 +106,7 @@ export class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} was added: its run (the log of one process) ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
+        message: `line ${sequence} was added: according to the checkpoint of ${timeOf(last.by)}, its run (the log of one process) ended with line ${last.size}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;
@@ -117,7 +117,7 @@ export class SignedRun {
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
-        message: `line ${sequence} of the run (log of one process) differs from the line that the next process found and signed at ${timeOf(this.found.by)}`,
+        message: `line ${sequence} of the run (log of one process) was changed: the next process found another line there, as signed at ${timeOf(this.found.by)}`,
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);

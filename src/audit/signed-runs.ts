@@ -225,7 +225,7 @@ export class SignedRuns {
       if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
       const size = signed.signedUpTo(newest.sequence);
       if ((signed.proved?.size ?? 0) >= size) return [];
-      const message = `the given lines of the run ${id} begin with line ${signed.first}, but the signature covers ${rangeText({ from: 1, to: size })}: all of these lines are needed to verify it`;
+      const message = `the given lines of the run ${id} begin with line ${signed.first}, but the signature covers ${rangeText({ from: 1, to: size })}: all of these lines are needed to verify the signature`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
   }
@@ -253,7 +253,7 @@ export class SignedRuns {
     this.#newestAt = Math.max(this.#newestAt, at);
     this.#runs.set(run, signed);
     if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
-      this.#fork(place, `the run ${run} (log of one process) is signed with the keys of two processes`);
+      this.#fork(place, `two processes have signed the run ${run}, although a run is the log of one process`);
       return;
     }
     const receivedAt = this.#witnessed && this.#witnessed.keys.receiptTimeOf(parseNote(checkpoint.note));
@@ -272,7 +272,7 @@ export class SignedRuns {
     if (same !== undefined && same.root !== kept.root)
       this.#fork(
         place,
-        `${rangeText({ from: 1, to: size })} of the run ${run} (log of one process): signed in two versions, so the log was rewritten or forked`,
+        `the signed checkpoints contradict each other about ${rangeText({ from: 1, to: size })} of the run ${run} (log of one process), so the log was rewritten or forked`,
       );
     if (same === undefined) signed.checkpoints.set(size, kept);
     else same.receivedAt ??= receivedAt;

@@ -145,7 +145,8 @@ export class Verifier {
     } else if (!begins && this.#options.partial) {
       this.#notes.push(`${positionText(place)}: this partial log lacks ${linesBefore(line)}`);
     } else if (!begins) {
-      this.#findings.report({ ...place, kind: 'headless', message: `${linesBefore(line)} should precede this line` });
+      const message = `the log lacks ${linesBefore(line)} before this line: give all files of the log, oldest first`;
+      this.#findings.report({ ...place, kind: 'headless', message });
     }
     const chain = new ChainCheck(line, this.#hashes, (finding) => {
       this.#findings.report(finding);
@@ -170,7 +171,7 @@ export class Verifier {
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
     if (this.#inFile !== null && this.#inFile !== inFile) {
-      const message = `the chain that begins here was written to ${inFile ? 'a file' : 'standard output'}, unlike the chains before it`;
+      const message = `the chain that begins here was written to ${inFile ? 'a file' : 'standard output'}, unlike the chains before it: the chain is from another log, or was inserted`;
       this.#findings.report({ ...place, kind: 'foreign', message });
     }
     this.#inFile ??= inFile;
@@ -188,15 +189,15 @@ export class Verifier {
         this.#notes.push(`${positionText(place)}: an earlier file, which contains the chain ${id}, was not given`);
         return;
       }
-      const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should precede this line`;
+      const message = `the log lacks ${rangeText({ from: 1, to: sequence })} of the chain ${id} before this line`;
       this.#findings.report({ ...place, kind: 'missing', message });
     } else if (newest.sequence < sequence) {
-      const message = `${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} should precede this line`;
+      const message = `the log lacks ${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} before this line`;
       this.#findings.report({ ...place, kind: 'missing', message });
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
-        const message = `line ${sequence} of the chain differs from the line that the next process found`;
+        const message = `line ${sequence} of the chain was changed: the next process found another line there`;
         this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
@@ -243,7 +244,7 @@ export class Verifier {
       this.#findings.report({
         ...next,
         kind: 'missing',
-        message: `${torn} bytes of an incomplete line should precede this line`,
+        message: `the log lacks ${torn} bytes of an incomplete line before this line; they were there when this process started`,
       });
     }
   }

@@ -33,7 +33,7 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
   const cert = await readOperatorFile(certFile, 'The certificate', maxPemBytes);
   const key = await readOperatorFile(keyFile, 'The private key', maxPemBytes, alwaysSecret);
   usable({ cert }, `The certificate ${certFile} is not a PEM certificate.`);
-  usable({ key }, `The private key ${keyFile} is not an unencrypted private key in PEM format.`);
+  usable({ key }, `The private key ${keyFile} must be an unencrypted private key in PEM format.`);
   const x509 = new X509Certificate(cert);
   // OpenSSL accepts a private key whose type differs from the certificate's, but then every handshake fails.
   if (!x509.checkPrivateKey(createPrivateKey(key)))

@@ -86,7 +86,7 @@ t.test('a server that is not a master is named by its kind', { skip: withoutRedi
   const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
   t.same(await findingsAt({ sentinels, masterName: 'mymaster' }), []);
   t.match(await findingsAt({ sentinels, masterName: 'other' }), [
-    /masterName: .* knows no master "other"; its masters: mymaster/,
+    /masterName: .* monitors no master "other"; it monitors: mymaster/,
   ]);
   const away = [...sentinels, { host: '127.0.0.1', port: await freePort() }];
   t.match(

@@ -456,8 +456,8 @@ t.test('a record of another Redis type is malformed, and not an outage', { skip:
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
   }
   for (const [name, problem] of [
-    ['mg:meta', 'the meta record of the store cannot be used'],
-    ['mg:revision', 'the revision of the store is not a number'],
+    ['mg:meta', 'the meta record of the store cannot be used: it is malformed'],
+    ['mg:revision', 'the revision of the store (number of the newest change) is malformed'],
   ] as const) {
     await becomesList(name);
     await until(() => Promise.resolve(store.unavailableReason() === problem), problem);

@@ -130,7 +130,7 @@ t.test('the stream has a maximum length', { skip: withoutRedis }, async (t) => {
   const pipeline = redis.client.pipeline();
   for (let count = 0; count < 10_000; count += 1) pipeline.xadd(stream, '*', 'message', 'x');
   await pipeline.exec();
-  await t.rejects(channel.send({ kind: 'echo', body: 'one more' }), /too many unread messages/);
+  await t.rejects(channel.send({ kind: 'echo', body: 'one more' }), /too many unread messages to the registry/);
   t.equal(await redis.client.xlen(stream), 10_000, 'waiting messages are not evicted');
 });
 

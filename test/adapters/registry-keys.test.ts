@@ -43,7 +43,7 @@ t.test('the registry rejects a key of another algorithm, a public key, and one t
     message: /must be an Ed25519 key\. Create one: openssl genpkey -algorithm ed25519/,
   });
   await t.rejects(readServicesTokenKey(file('public.pem', publicPem(ed25519))), {
-    message: /is not an unencrypted private key in PEM format/,
+    message: /must be an unencrypted private key in PEM format/,
   });
   const open = file('open.pem', privatePem(ed25519));
   chmodSync(open, 0o644);

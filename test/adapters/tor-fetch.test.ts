@@ -189,7 +189,7 @@ t.test('a few redirects are followed, but never to a target where anybody could 
   t.match(await fetchFrom(t, `${relative}/a`), { text: list }, 'a relative redirect');
 
   const refused: [RegExp, string][] = [
-    [/^bad_answer: .*to a protocol other than http and https/, await serveTls(t, to(plain))],
+    [/^bad_answer: .*from https to a protocol other than https/, await serveTls(t, to(plain))],
     [/^bad_answer: .*to a protocol other than http and https/, await serve(t, to('ftp://a.test/'))],
     [/^bad_answer: .*to a protocol other than http and https/, await serve(t, to('file:///etc/passwd'))],
     [/^bad_answer: .*to a URL with a user or a password/, await serve(t, to('http://user@a.test/'))],

@@ -224,7 +224,7 @@ t.test('a list that no source has confirmed for too long is no longer used', asy
   t.equal(says(list, '203.0.113.1'), '1');
   world.now += 1;
   t.equal(says(list, '203.0.113.1'), '?', 'to the millisecond, without a tick');
-  t.equal(list.exits.unavailableReason(), 'the list is too old');
+  t.equal(list.exits.unavailableReason(), 'the list is older than torExits.maxAgeHours');
   t.equal(list.exits.digest, null);
   t.equal(list.exits.status().available, false);
   world.answers.set(b, content(['203.0.113.1']));

@@ -250,7 +250,7 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
   t.match(
     list[1],
-    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: gateways and Redis have no record that proves or disproves it$/,
+    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: no record of gateways or Redis shows whether they are$/,
   );
   t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis has changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');
@@ -273,13 +273,13 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.equal(lifted.status, 0);
   t.equal(
     lifted.stdout.split('\n')[0],
-    `The key ${keyId} is no longer kept inactive: it has its state from the restored database.`,
+    `The key ${keyId} is no longer kept inactive: it has the state that is in the restored database.`,
   );
   t.match(lifted.stdout, /\nIn force on 3 of 3 gateways/);
   t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, status: 'ACTIVE' }]);
   t.match(
     (await admin('restores', 'lift', id)).stdout,
-    `The merchant ${id} is no longer kept inactive: it has its state from the restored database.\n`,
+    `The merchant ${id} is no longer kept inactive: it has the state that is in the restored database.\n`,
   );
   t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');

@@ -85,7 +85,10 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
   const json = await audit('summary', '--json', '--verify', ...options, cut);
   t.match(JSON.parse(json.out), { proof: { intact: false, findingCount: 2 } });
   t.match(JSON.parse((await audit('summary', '--json', cut)).out), { proof: null });
-  const ofProofs = { status: 2, err: 'options for the verification need --verify' };
+  const ofProofs = {
+    status: 2,
+    err: 'options for the verification, such as --checkpoints, have an effect only with --verify',
+  };
   t.match(await audit('summary', ...options, whole), ofProofs);
   t.match(await audit('summary', '--registry', 'http://127.0.0.1:1', whole), ofProofs);
   t.match(await audit('summary', '--verify', '--public-key', keys, whole), {

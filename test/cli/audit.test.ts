@@ -391,7 +391,7 @@ t.test("keys fingerprint prints a key's fingerprint as in the log, and never the
   t.match(expected, /^[0-9a-f]{32}\n$/);
   for (const wrong of ['', 'sk_live_secretpart', 'x'.repeat(5000), `${key}\n\n`, `${key} `, `${key}\n${key}\n`]) {
     const refused = fingerprint(wrong, ['--secret-file', secretFile]);
-    await t.rejects(refused, /one key on standard input|at most 4096/);
+    await t.rejects(refused, /one key on standard input|more than 4096/);
     await refused.catch((error: unknown) => t.notMatch(String(error), 'secretpart'));
   }
   await t.rejects(fingerprint(key, []), /Fingerprints need the access log's secret/);

@@ -199,8 +199,8 @@ t.test('a file without a usable key is named in one sentence that does not quote
   const cases: [string, string][] = [
     ['rsa.pem', 'The signing key FILE must be an Ed25519 or a P-256 key.'],
     ['p384.pem', 'The signing key FILE must be an Ed25519 or a P-256 key.'],
-    ['text.pem', 'The signing key FILE is not an unencrypted private key in PEM format.'],
-    ['public.pem', 'The signing key FILE is not an unencrypted private key in PEM format.'],
+    ['text.pem', 'The signing key FILE must be an unencrypted private key in PEM format.'],
+    ['public.pem', 'The signing key FILE must be an unencrypted private key in PEM format.'],
     ['none.pem', 'The signing key FILE cannot be read: there is no such file.'],
   ];
   for (const [name, sentence] of cases) {

@@ -79,7 +79,10 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   t.equal(await outcome(gateway, '198.51.100.10'), '200 accepted OK');
 
   world.now += 49 * hour;
-  t.match(await readiness(gateway), { status: 503, body: { problems: ['Tor exits: the list is too old'] } });
+  t.match(await readiness(gateway), {
+    status: 503,
+    body: { problems: ['Tor exits: the list is older than torExits.maxAgeHours'] },
+  });
   t.equal(await outcome(gateway, '198.51.100.10'), refused);
 });
 

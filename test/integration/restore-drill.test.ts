@@ -233,7 +233,7 @@ for (const { kind, title, skip } of drilled) {
     t.match(seen, '"message":"Invalid API Key"', 'the response to a key created after the backup');
     t.match(
       seen,
-      'changes may be lost: gateways and Redis have no record that proves or disproves it',
+      'changes may be lost: no record of gateways or Redis shows whether they are',
       'output of `restores list`',
     );
     t.match(seen, '\nNo records.\n', 'output of `restores held`');

@@ -159,7 +159,11 @@ t.test('a registry reply counts only with the seal of its own query', async (t) 
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals },
     }).text(`mg:key:${unknownId(1)}`);
   for (const [what, replyTo] of Object.entries(forgedReplies))
-    await t.rejects(textOf(replyTo), { name: 'KeyStoreUnavailable', message: /did not reply to the query for/ }, what);
+    await t.rejects(
+      textOf(replyTo),
+      { name: 'KeyStoreUnavailable', message: /did not reply to the query for the record/ },
+      what,
+    );
   t.equal(await textOf((query) => seals.seal(query, reply)), null);
 });
 

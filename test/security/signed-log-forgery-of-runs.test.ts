@@ -114,7 +114,7 @@ t.test('memory snapshot: of two copies that continue one run, two different vers
   t.same(kindsOf(both), ['checkpoints:4 forked']);
   t.match(
     both.findings[0]?.message,
-    `the 8 lines 1 to 8 of the run ${run} (log of one process): signed in two versions`,
+    `the signed checkpoints contradict each other about the 8 lines 1 to 8 of the run ${run} (log of one process)`,
   );
   t.same(kindsOf(verdictOf(other, sign(one, 'end'), sign(other, 'end'))), ['1:8 edited', 'checkpoints:4 forked']);
   const unequal = verdictOf(one, sign(one, 'end'), sign(other.slice(0, 7), 'periodic'));

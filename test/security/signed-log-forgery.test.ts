@@ -201,7 +201,7 @@ t.test('the next process signs what a killed process had written', async (t) => 
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
   t.match(
     messages(edited),
-    'line 4 of the run (log of one process) differs from the line that the next process found and signed at',
+    'line 4 of the run (log of one process) was changed: the next process found another line there, as signed at',
   );
   t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
 });
@@ -290,7 +290,7 @@ t.test('a forged log that claims an earlier file does not prove a run signed fro
     t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
     t.match(
       verdict.findings[0]?.message,
-      `begin with line ${first}, but the signature covers the 8 lines 1 to 8: all of these lines are needed to verify it`,
+      `begin with line ${first}, but the signature covers the 8 lines 1 to 8: all of these lines are needed to verify the signature`,
     );
   }
 });

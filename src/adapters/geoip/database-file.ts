@@ -85,7 +85,7 @@ async function readDatabase<Found extends Response>(
     probe(reader, bytes);
   } catch (error) {
     throw new OperatorError(
-      `${name} ${file} cannot be used: it is not a complete database in MaxMind format (.mmdb).`,
+      `${name} ${file} cannot be used: it is not a complete database in MaxMind format (.mmdb). Download the file again.`,
       {
         cause: error,
       },

@@ -53,7 +53,7 @@ export async function readServicesTokenKey(file: string): Promise<SigningKey> {
 
 async function readPrivateKey(file: string, what: string): Promise<SigningKey> {
   const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPrivateKey);
-  if (privateKey === null) throw new OperatorError(`${what} ${file} is not an unencrypted private key in PEM format.`);
+  if (privateKey === null) throw new OperatorError(`${what} ${file} must be an unencrypted private key in PEM format.`);
   const { algorithm, keyId } = await publicHalf(createPublicKey(privateKey), what, file);
   return { privateKey, algorithm, keyId };
 }
@@ -90,7 +90,7 @@ export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: Sign
     const what = 'The identity key';
     // `createPublicKey` derives the public key if the file contains a private key.
     const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);
-    if (publicKey === null) throw new OperatorError(`${what} ${file} is not an unencrypted key in PEM format.`);
+    if (publicKey === null) throw new OperatorError(`${what} ${file} must be an unencrypted key in PEM format.`);
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
     keys.set(keyId, { ...jwk, kid: keyId, alg: algorithm, use: 'sig' });
   }

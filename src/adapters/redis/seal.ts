@@ -81,7 +81,7 @@ export class Seals {
     if (isProof(state)) return;
     if (state === 'none') throw new MalformedRecord('the record is not sealed', { reason: 'unsealed' });
     throw new MalformedRecord(
-      'the seal does not match: it was made with another secret, or the record was changed or renamed',
+      'the seal of the record is invalid: it was made with another secret, or the record was changed or renamed',
       {
         reason: 'wrong_seal',
       },

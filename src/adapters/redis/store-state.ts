@@ -9,9 +9,9 @@ import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
  * registry listed no servers. So the record may come from an old snapshot of Redis that lacks later changes.
  */
 const noServers =
-  'the meta record lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
+  'the meta record of the store lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
 const earlierGeneration =
-  'the meta record was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot';
+  'the meta record of the store was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
@@ -111,7 +111,8 @@ export class StoreState {
         throw new MalformedRecord(rebuilding);
       }
       const revision = revisionIn(newest);
-      if (revision === null) throw new MalformedRecord('the revision of the store is not a number');
+      if (revision === null)
+        throw new MalformedRecord('the revision of the store (number of the newest change) is malformed');
       if (named === undefined && !this.#isEarlierRelease) throw new MalformedRecord(noServers);
       this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
       const hasLost = generation === this.#generation && revision < this.#highestRevision;
@@ -186,7 +187,7 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
     const isFilling = typeof value === 'object' && value !== null && 'filling' in value;
     return isFilling ? parseFillingRecord(value) : parseMetaRecord(value);
   } catch (error) {
-    throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
+    throw new MalformedRecord('the meta record of the store cannot be used: it is malformed', { cause: error });
   }
 }
 

@@ -148,7 +148,11 @@ function redirectTarget(from: URL, location: string | string[] | undefined): URL
   const target = new URL(location, from);
   const secure = target.protocol === 'https:';
   if (!secure && (from.protocol === 'https:' || target.protocol !== 'http:')) {
-    throw new ExitListRejected('bad_answer', 'the server redirects to a protocol other than http and https');
+    const expected =
+      from.protocol === 'https:'
+        ? 'from https to a protocol other than https'
+        : 'to a protocol other than http and https';
+    throw new ExitListRejected('bad_answer', `the server redirects ${expected}`);
   }
   if (target.username !== '' || target.password !== '') {
     throw new ExitListRejected('bad_answer', 'the server redirects to a URL with a user or a password');

@@ -94,14 +94,14 @@ export class MaintainedTorExits implements TorExits {
     const [list] = this.#newestFirst();
     if (list === undefined) return 'no Tor exit list is loaded yet';
     const since = new Date(expiryStart(list)).toISOString();
-    return `the list is too old${since === list.confirmedAt ? '' : `: its date is ${since}`}`;
+    return `the list is older than torExits.maxAgeHours${since === list.confirmedAt ? '' : `: its date is ${since}`}`;
   }
 
   ageWarning(): string | null {
     const [list] = this.#newestFirst(ageStart);
     const { clock, maxAgeMilliseconds } = this.#options;
     if (list === undefined || !this.#available || clock.now() - ageStart(list) <= maxAgeMilliseconds) return null;
-    return `the list file was last written at ${new Date(ageStart(list)).toISOString()}, which is longer ago than torExits.maxAgeHours: replace the file`;
+    return `the list file was last written at ${new Date(ageStart(list)).toISOString()}, more than torExits.maxAgeHours ago: replace the file`;
   }
 
   status(): TorListStatus {

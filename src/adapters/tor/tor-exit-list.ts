@@ -129,7 +129,7 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
     if (rules.trustedProxies.contains(address)) {
       throw new ExitListRejected(
         'names_trusted_proxy',
-        `the list contains ${address.text}, which is in trustedProxies`,
+        `the list contains ${address.text}, which is in trustedProxies: a trusted proxy cannot be a Tor exit`,
       );
     }
     if (admitted.size >= maxExits)
@@ -138,7 +138,7 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
     hash.update(`${address.text}\n`);
   }
   if (admitted.size === 0) {
-    const reserved = `: all ${leftOut} addresses are in reserved ranges, which only torExits.allowReserved accepts`;
+    const reserved = `: all ${leftOut} addresses are in reserved ranges, which are accepted only with torExits.allowReserved`;
     throw new ExitListRejected(
       'empty',
       `the list contains no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`,

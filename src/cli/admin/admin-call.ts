@@ -132,14 +132,14 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
       `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. ` + 'Not confirmed:';
     const lines = pending.map(({ instanceId, host, staleUntil }) => {
       const until =
-        staleUntil === null ? 'it receives the new one' : `${printable(staleUntil)} by the registry's clock`;
+        staleUntil === null ? 'it receives the new record' : `${printable(staleUntil)} by the registry's clock`;
       return `  ${printable(instanceId)} (${printable(host)}) may use the old record until ${until}`;
     });
     return notYet([heading, ...lines].join('\n'));
   }
   const text =
     gateways === 0
-      ? "Stored and written to the gateways' key store. No running gateway uses the record."
+      ? "The change is stored and written to the gateways' key store. No running gateway uses the record."
       : `In force on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

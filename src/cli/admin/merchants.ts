@@ -110,7 +110,7 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
       'status in upper case, e.g. ACTIVE or SUSPENDED; only requests of ACTIVE merchants are accepted',
     )
     .option('--go-live', 'allow the merchant to use production');
-  if (isSet) command.option('--no-go-live', 'bar the merchant from production');
+  if (isSet) command.option('--no-go-live', 'do not allow the merchant to use production');
   command.option<readonly string[]>(
     '--allow-ip <cidr>',
     `accept requests only from this address or CIDR (${lists}repeatable)`,

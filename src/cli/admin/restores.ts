@@ -22,7 +22,7 @@ const lifted = Type.Object({
 /** Creates the commands `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    'show the periods for which a restored database may lack changes, and reactivate the keys and merchants that the registry therefore keeps inactive',
+    "after a restore of the registry's database: show since when changes may be missing, and reactivate keys and merchants that the registry keeps inactive for safety",
   );
   const edge = { io, env };
 
@@ -33,7 +33,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
         ? 'a gateway or Redis has changes that the database lacks'
-        : 'changes may be lost: gateways and Redis have no record that proves or disproves it',
+        : 'changes may be lost: no record of gateways or Redis shows whether they are',
     ]);
     const emptyText = ['No period is known for which the database lacks changes.'];
     show(
@@ -64,13 +64,13 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
   const lift = restores
     .command('lift <id>')
     .description(
-      'stop keeping a key or merchant inactive: it gets its state from the restored database, for example ACTIVE',
+      'no longer keep a key or merchant inactive: set its state to that in the restored database, for example ACTIVE',
     );
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
     const { data } = await client.ask({ method: 'POST', path, expects: lifted });
     showChange(data, [
-      `The ${data.kind} ${data.id} is no longer kept inactive: it has its state from the restored database.`,
+      `The ${data.kind} ${data.id} is no longer kept inactive: it has the state that is in the restored database.`,
     ]);
   });
   return restores;

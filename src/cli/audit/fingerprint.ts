@@ -33,7 +33,7 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
       const secrets = await readLogSecrets(options);
       if (secrets.length === 0) {
         throw new OperatorError(
-          "Fingerprints need the access log's secret: set --secret-file or accessLog.secretFile.",
+          "Fingerprints need the access log's secret: give its file with --secret-file, or a configuration with --config.",
         );
       }
       const key = await readKey(input);
@@ -47,7 +47,8 @@ export async function readKey(input: Readable): Promise<string> {
   let text = '';
   for await (const chunk of input) {
     text += (chunk as Buffer).toString('latin1');
-    if (text.length > maxKeyBytes) throw new OperatorError(`A key has at most ${maxKeyBytes} characters.`);
+    if (text.length > maxKeyBytes)
+      throw new OperatorError(`Standard input has more than ${maxKeyBytes} characters. Expected one API key.`);
   }
   const key = text.replace(/\r?\n$/, '');
   const format = /\s/.test(key) ? null : keyFormatOf([key]);

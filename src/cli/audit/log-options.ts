@@ -129,7 +129,9 @@ export function timeIn(value: string): number {
   if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
   const time = parseTime(value);
   if (time !== null) return time;
-  throw new InvalidArgumentError('Expected a time such as 2026-11-20, 2026-11-20T10:00:00Z, or 24h.');
+  throw new InvalidArgumentError(
+    'Expected a time such as 2026-11-20 or 2026-11-20T10:00:00Z, or a span before now such as 24h.',
+  );
 }
 
 function rangesIn(value: string): IpRanges {

@@ -40,7 +40,9 @@ const proofNames = [
 /** Creates the command `audit summary`. */
 export function summaryCommand(io: CommandIo): Command {
   const command = new Command('summary')
-    .description('count the requests in a log by refusal code, merchant, address and country, and list keys at risk')
+    .description(
+      'count the requests in a log by refusal code, merchant, address and country, and list keys sent over plain HTTP or through Tor',
+    )
     .argument(
       '[file...]',
       'files of the log in order, oldest first; .gz files are decompressed, "-" means standard input',
@@ -56,7 +58,8 @@ export function summaryCommand(io: CommandIo): Command {
     )
     .action((files: string[], options: Options) => {
       const isWithout = options.verify === undefined && proofNames.some((name) => options[name] !== undefined);
-      if (isWithout) command.error('error: options for the verification need --verify');
+      if (isWithout)
+        command.error('error: options for the verification, such as --checkpoints, have an effect only with --verify');
       requireUsable(command, options);
       const chosen = { ...options, ...searchIn(command, options) };
       return summarise(logFilesOf(command, files, options.config), chosen, io);

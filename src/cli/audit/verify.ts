@@ -197,7 +197,7 @@ function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof 
   const { witnessedTo, witnessedAt } = proof;
   const lost = missing > 0 ? `, ${counted(missing, 'signed line')} missing` : '';
   if (signedAt === null)
-    return `run ${run} (log of one process): no signed lines given, ${counted(unsigned, 'unsigned line')}${lost}`;
+    return `run ${run} (log of one process): no signed line of the run is in the input, ${counted(unsigned, 'unsigned line')}${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null

@@ -28,7 +28,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a file that is not a private key',
     options: https({ keyFile: 'cert' }),
-    messages: [/private key \S+\/cert is not an unencrypted private key in PEM format/],
+    messages: [/private key \S+\/cert must be an unencrypted private key in PEM format/],
   },
   {
     what: 'the private key of another certificate',
@@ -112,7 +112,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a file that is not a signing key',
     options: { identity: { signingKeyFile: 'token' } },
-    messages: [/The signing key \S+\/token is not an unencrypted private key in PEM format/],
+    messages: [/The signing key \S+\/token must be an unencrypted private key in PEM format/],
   },
   {
     what: 'an RSA signing key',

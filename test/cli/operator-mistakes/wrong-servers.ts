@@ -102,7 +102,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ sentinel: { servers: [at.sentinel], masterName: 'other' } }),
-        messages: [/masterName","msg":"the sentinel at \S+ knows no master \\"other\\"; its masters: mymaster/],
+        messages: [/masterName","msg":"the sentinel at \S+ monitors no master \\"other\\"; it monitors: mymaster/],
       },
       {
         what: `${part}: a wrong sentinel password`,

@@ -66,7 +66,8 @@ export class RedisChannel implements RegistryChannel {
     const stream = this.#names[this.#stream.name];
     const text = messageText(this.#seals, stream, { id, kind, body });
     const entry = await this.#redis.eval(script, 1, stream, former, maxMessages, messageField, text).catch(unavailable);
-    if (typeof entry !== 'string') throw new Error('too many unread messages in Redis; check that the registry runs');
+    if (typeof entry !== 'string')
+      throw new Error('Redis has too many unread messages to the registry; check that the registry runs');
     this.#entries.set(key, { id, entry });
     const reply = await this.#replyTo(id);
     this.#entries.delete(key);

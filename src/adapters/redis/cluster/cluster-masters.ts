@@ -204,7 +204,7 @@ export class ClusterMasters {
     }
     for (const view of views) if (view.status === 'rejected') throw asError(view.reason);
     if (masters.length === 0 || !masters.every(({ isUp }) => isUp)) {
-      throw new Error('some masters of the Cluster do not have a connection with CLIENT TRACKING on yet');
+      throw new Error('CLIENT TRACKING is not on yet for the connections to some masters of the Cluster');
     }
   }
 

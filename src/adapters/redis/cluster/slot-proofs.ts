@@ -168,7 +168,7 @@ export class SlotProofs {
       if (replies[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
     });
     if (replies.some((reply) => reply !== 1)) {
-      throw new Error('a slot of the Cluster lost changes during the write');
+      throw new Error('a slot of the Cluster changed during the write: it lost changes, or another client wrote to it');
     }
   }
 

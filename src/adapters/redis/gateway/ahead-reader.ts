@@ -196,7 +196,9 @@ export class AheadReader {
       for (const [index, id] of ids.entries()) {
         if (this.#pace.isOver) await this.#pace.pause();
         if (proof === null || standing.proof !== proof)
-          throw new Error('the connection changed during the read; the records may come from another server');
+          throw new Error(
+            'the connection to Redis was reopened during the read, so the records may come from another server',
+          );
         const text = texts[index];
         if (text === undefined) kind.waiting.add(id);
         const record = typeof text === 'string' ? kind.compile(id, text) : null;

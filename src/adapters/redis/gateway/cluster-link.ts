@@ -44,7 +44,9 @@ export class ClusterLink implements RecordsLink {
 
   get partLost(): string | null {
     const { missing } = this.#proofs;
-    return missing === 0 ? null : `${missing} of the ${slotCount} slots of the Cluster have lost changes`;
+    return missing === 0
+      ? null
+      : `${missing} of the ${slotCount} slots of the Cluster lack changes that the registry has written`;
   }
 
   async readState(): Promise<[string | null, string | null]> {
@@ -69,7 +71,7 @@ export class ClusterLink implements RecordsLink {
   async read(name: string, generation: string): Promise<string | null> {
     const slot = slotOf(name);
     if (!(await this.#proofs.provesWhole(slot)))
-      throw new KeyStoreUnavailable('a slot of the Cluster has lost changes');
+      throw new KeyStoreUnavailable('a slot of the Cluster lacks changes that the registry has written');
     const text = await this.#get(name);
     return text ?? this.#readWithMarker(name, slot, generation);
   }

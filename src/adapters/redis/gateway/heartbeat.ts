@@ -169,7 +169,7 @@ export class Heartbeat {
         return;
       }
       if (servers === null && found.replicas !== null)
-        throw new Error('the gateway does not know yet which Redis server this is (run_id in INFO)');
+        throw new Error('the connections to Redis are not ready, or reach different servers (run_id in INFO)');
       await link.checkParts(meta, found.generation);
       // On a busy machine, the check of a Cluster's slots can take longer than its result stays valid. The masters
       // confirm the slot map after the check, so the result counts from the end of the check.
@@ -280,7 +280,7 @@ export class FirstGrant {
   /** Why the gateway is not ready; null if it is ready. */
   get reason(): string | null {
     const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
-    return waits ? 'waiting for the registry to enrol this gateway' : null;
+    return waits ? 'waiting for the registry to enrol this gateway (to let it cache records)' : null;
   }
 
   /**

@@ -150,7 +150,7 @@ export class MissingRecords {
       if (reply?.generation === generation) return reply.isPresent;
       if (stored === null || performance.now() - began > longestMilliseconds)
         throw new KeyStoreUnavailable(
-          'Redis may have lost this record; the registry did not reply to the query for it',
+          'Redis may have lost this record, and the registry did not reply to the query for the record',
         );
     }
   }

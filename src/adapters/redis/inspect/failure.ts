@@ -42,7 +42,7 @@ export async function explainConnection(error: unknown, whose: InspectedServer):
   if (/^(?:CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/.test(code))
     return {
       option: options.secure,
-      message: `${what}: its certificate has expired or is not valid yet; renew it (${code})`,
+      message: `${what}: its certificate has expired or is not valid yet (${code}); renew the certificate, or correct the clock`,
     };
   if (/CERT|ISSUER|SIGNATURE|SELF_SIGNED/.test(code))
     return {
@@ -73,7 +73,7 @@ function plainRemedy(option: string): string {
 
 function secureRemedy(option: string): string {
   return option.endsWith('.tls')
-    ? `set ${option} to true, or use the port without TLS`
+    ? `set ${option} to true, or configure the port without TLS`
     : 'write rediss:// instead of redis://, or use the port without TLS';
 }
 

@@ -66,7 +66,7 @@ async function inspectSentinel(address: RedisAddress, at: HostAndPort): Promise<
     if (named !== null) return { master: { host: named[0] ?? '', port: Number(named[1]) }, finding: null };
     const masters = (await redis.call('SENTINEL', 'masters')) as string[][];
     const known = masters.map((fields) => fields[fields.indexOf('name') + 1]).join(', ');
-    const message = `${whose.what} knows no master "${address.masterName}"; its masters: ${known || '(empty)'}`;
+    const message = `${whose.what} monitors no master "${address.masterName}"; it monitors: ${known || '(empty)'}`;
     return { master: null, finding: { severity: 'error' as const, option: `${option}.masterName`, message } };
   });
   return 'fault' in visit ? { master: null, finding: { severity: 'error', ...visit.fault } } : visit.result;

@@ -27,7 +27,9 @@ export function consoleCommand(io: CommandIo, env: Environment = process.env): C
 
 /** Creates the commands `sessions list` and `end`. */
 export function sessionsCommand(io: CommandIo, env: Environment = process.env): Command {
-  const sessions = new Command('sessions').description('open sessions of administrators in the web console');
+  const sessions = new Command('sessions').description(
+    'list and end the sessions of administrators in the web console',
+  );
   const edge = { io, env };
 
   const list = sessions.command('list').description('list the open sessions, newest first');

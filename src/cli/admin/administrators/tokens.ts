@@ -22,7 +22,7 @@ interface CreateOptions {
 /** Creates the commands `tokens create`, `list` and `revoke`. */
 export function tokensCommand(io: CommandIo, env: Environment = process.env): Command {
   const tokens = new Command('tokens').description(
-    'manage the tokens with which administrators use the command line and programs',
+    'manage the tokens with which commands and programs authenticate to the admin API',
   );
   const edge = { io, env };
 

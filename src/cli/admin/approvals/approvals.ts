@@ -10,7 +10,9 @@ import { recordLines, tableLines } from '../table.js';
 
 /** Creates the commands `approvals list`, `show`, `approve` and `reject`. */
 export function approvalsCommand(io: CommandIo, env: Environment = process.env): Command {
-  const approvals = new Command('approvals').description('changes that need the approval of another administrator');
+  const approvals = new Command('approvals').description(
+    'show, approve and reject changes that need the approval of another administrator',
+  );
   const edge = { io, env };
 
   const list = approvals.command('list').description('list the requests that wait for approval, newest first');

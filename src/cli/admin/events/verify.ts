@@ -40,7 +40,7 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period but could not sign the deletion, because registry.witness was not set or the registry was of an earlier release',
+    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period. It signs deletions only if registry.witness is set, and not in earlier releases',
   'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 

@@ -41,7 +41,10 @@ export async function askSignIn<Schema extends TSchema>(
     });
     text = (await response.text()).slice(0, mostCharacters);
   } catch (error) {
-    throw new OperatorError(`The registry at ${address.href} is not reachable: try again.`, { cause: error });
+    throw new OperatorError(
+      `The registry at ${address.href} cannot be reached: check --registry and the network, and try again.`,
+      { cause: error },
+    );
   }
   const envelope = parseJson(text);
   const parsed = parseSuccess(envelope);

@@ -78,7 +78,7 @@ function listCommand(unusual: CommandType, edge: AdminEdge): void {
     .option('--merchant <id>', 'findings of this merchant')
     .option('--key-id <keyid>', 'findings of this key')
     .addOption(new Option('--rule <rule>', 'findings of this rule').choices([...unusualRules]))
-    .option('--all', 'also findings with a decision');
+    .option('--all', 'also list findings with a decision');
   administer<ListOptions>(list, edge, async ({ client, options, show }) => {
     const { merchant, keyId, rule, all } = options;
     const query = {
@@ -106,7 +106,7 @@ function listCommand(unusual: CommandType, edge: AdminEdge): void {
 function decisionIn(text = ''): (typeof findingDecisions)[number] {
   const decision = findingDecisions.find((one) => one === text);
   if (decision !== undefined) return decision;
-  throw new WrongUsage(`the answer must be one of ${findingDecisions.join(', ')}`);
+  throw new WrongUsage(`the argument <answer> must be one of ${findingDecisions.join(', ')}`);
 }
 
 function findingLines(one: UnusualFinding): string[] {

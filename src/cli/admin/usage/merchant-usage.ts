@@ -19,7 +19,7 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
     .option('--since <span>', 'period up to now, e.g. 30d (default: 7d)', secondsIn, 7 * 86_400)
     .option<readonly string[]>(
       '--allow <cidr>',
-      'show what an allowlist with this address or CIDR would have refused (repeatable)',
+      'show which accepted requests an allowlist with this address or CIDR would have refused (repeatable)',
       collect,
     );
   administer<AddressesOptions>(pageOptions(addresses), edge, async ({ client, options, args, show }) => {

@@ -60,7 +60,7 @@ async function registryAccessOf(options: OperatorAccessOptions, env: Environment
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `to get a token for the operators' API, the command must first call the registry: ${error.message}. ` +
+      `the command gets its token for the operators' API from the registry, but cannot call the registry: ${error.message}. ` +
         "Or give the shared operators' token with --token-file",
     );
   }

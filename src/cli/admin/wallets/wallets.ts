@@ -145,7 +145,7 @@ async function accessForMerchant(options: CreateOptions, env: Environment): Prom
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `the merchant must be looked up at the registry first: ${error.message}. ` +
+      `the command first looks up the merchant at the registry, but cannot call the registry: ${error.message}. ` +
         'If the registry is unreachable from here, use --no-registry-check',
     );
   }
