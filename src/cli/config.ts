@@ -33,7 +33,7 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
     )
     .option('--config <file>', 'configuration file (default: built-in defaults)')
     .addOption(
-      new Option('--for <command>', 'also fail if this command would not start with the configuration').choices(
+      new Option('--for <command>', 'also fail if the given command would not start with the configuration').choices(
         serverCommands,
       ),
     )
@@ -124,9 +124,9 @@ function planComment(plan: MemoryPlan): string {
   const inMebibytes = (bytes: number): string => `${Math.floor(bytes / mebibyte)} MiB`;
   const lines = [
     `A gateway process may use ${inMebibytes(plan.memory)} of memory (${plan.source}).`,
-    `Planned: process ${inMebibytes(plan.process)}, caches ${inMebibytes(plan.caches)}, ` +
+    `Planned memory: the process itself ${inMebibytes(plan.process)}, caches ${inMebibytes(plan.caches)}, ` +
       `idle connections ${inMebibytes(plan.connections)}, queued bodies ${inMebibytes(plan.bufferedBodyBytes)}.`,
-    `The process uses limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
+    `The process will use these limits: limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
       `keyStore.cache.unknownMaxEntries ${unknownMaxEntries}, throttle.maxSources ${maxSources}.`,
   ];
   return lines.map((text) => `# ${text}\n`).join('');

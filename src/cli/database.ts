@@ -15,7 +15,8 @@ export function databaseCommand(io: CommandIo): Command {
   command
     .command('migrate')
     .description(
-      'migrate the database of the registry or the services to the current schema; they also do this when they start',
+      'migrate the database of the registry or the services to the current schema; the commands registry and services ' +
+        'also do this when they start',
     )
     .addArgument(new Argument('<part>', 'registry or services').choices(parts))
     .option('--config <file>', 'configuration file')

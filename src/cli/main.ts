@@ -5,7 +5,7 @@ const oldest = { major: 20, minor: 19 };
 const [major, minor] = process.versions.node.split('.').map(Number) as [number, number];
 if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
   process.stderr.write(
-    `merchant-gateway requires Node.js ${oldest.major}.${oldest.minor} or newer, but ${process.execPath} is ` +
+    `merchant-gateway requires Node.js ${oldest.major}.${oldest.minor} or newer, but ${process.execPath} has version ` +
       `${process.versions.node}: install a newer Node.js and use it to start merchant-gateway.\n`,
   );
   process.exit(1);

@@ -77,7 +77,7 @@ export async function runServer(
   starting = start(
     (close) => {
       closeFunctions.push(close);
-      if (progress.isStopping) throw new Error('stop signal during the start');
+      if (progress.isStopping) throw new Error('a stop signal arrived during the start');
     },
     (save) => savers.push(save),
   );
@@ -129,7 +129,7 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
     }
     stoppingSince = performance.now();
     setTimeout(() => {
-      force('the stop timed out');
+      force('the stop did not finish within limits.drainDelaySeconds and limits.drainTimeoutSeconds');
     }, timeoutMilliseconds()).unref();
     stop().then(
       () => process.exit(status),

@@ -137,7 +137,9 @@ export async function readSecretFile(file: string, what: string): Promise<Buffer
 export async function readToken(file: string, what: string): Promise<string> {
   const token = (await secretIn(file, what)).toString('latin1');
   if (/^[!-~]+$/.test(token)) return token;
-  throw new OperatorError(`${what} ${file} contains a character that is invalid in a bearer token.`);
+  throw new OperatorError(
+    `${what} ${file} is not a valid bearer token: use only printable ASCII characters, without spaces.`,
+  );
 }
 
 /**

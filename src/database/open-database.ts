@@ -35,7 +35,7 @@ export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOption
   if (scheme === 'postgres:' || scheme === 'postgresql:') {
     return new Kysely<Tables>({ dialect: openPostgres(url, pool) });
   }
-  const found = scheme === 'sqlite:' || scheme === '' ? '' : `; this one begins with ${scheme}`;
+  const found = scheme === 'sqlite:' || scheme === '' ? '' : `; the configured URL begins with ${scheme}`;
   throw new DatabaseError(
     `A database URL must be sqlite:PATH, sqlite::memory: or postgres://USER@HOST:PORT/DATABASE${found}.`,
   );

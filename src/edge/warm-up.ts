@@ -127,7 +127,8 @@ export class WarmUp {
         signal,
       });
       await body.dump();
-      if (statusCode !== (isKnown ? 200 : 401)) throw new Error(`a warm-up request got status ${statusCode}`);
+      const expected = isKnown ? 200 : 401;
+      if (statusCode !== expected) throw new Error(`a warm-up request got status ${statusCode} instead of ${expected}`);
     }
   }
 }

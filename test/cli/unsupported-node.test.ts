@@ -24,7 +24,7 @@ t.test('an unsupported Node prints the required version and loads nothing else',
     t.same([status, stdout], [1, ''], old);
     t.equal(
       stderr,
-      `merchant-gateway requires Node.js ${oldest} or newer, but ${process.execPath} is ${old}: install a newer Node.js and use it to start merchant-gateway.\n`,
+      `merchant-gateway requires Node.js ${oldest} or newer, but ${process.execPath} has version ${old}: install a newer Node.js and use it to start merchant-gateway.\n`,
     );
   }
   for (const good of [`${oldest}.0`, '21.0.0', '24.1.0']) t.same(runOn(good).stdout, `${version}\n`, good);

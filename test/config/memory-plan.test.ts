@@ -113,7 +113,10 @@ t.test('config check prints what the memory allows, and what does not fit', (t) 
   const { connections } = planMemory(configOf({ limits: { memory: 512 * mebibyte } })).allows;
   t.ok(connections < 10_000);
   const { out, err } = check('--for', 'gateway');
-  t.match(out, `# The process uses limits.connections ${connections}, keyStore.cache.maxEntries 100000, `);
+  t.match(
+    out,
+    `# The process will use these limits: limits.connections ${connections}, keyStore.cache.maxEntries 100000, `,
+  );
   t.match(
     err,
     `  limits.connections: is 10000, but only ${connections} fit into the 512 MiB of memory that the process may use, so it uses ${connections}. `,

@@ -16,7 +16,7 @@ t.test('contradicting options are rejected', (t) => {
     ['registry: { behindProxy: [10.0.0.0/8, proxy] }', ['registry.behindProxy[1]: expected an IP address or CIDR']],
     ['registry: { behindProxy: [0.0.0.0/0] }', ['registry.behindProxy[0]: is so wide that it includes clients']],
     ['registry: { behindProxy: [10.0.0.7] }', []],
-    ['registry: { behindProxy: [] }', ['registry.behindProxy: names no proxy']],
+    ['registry: { behindProxy: [] }', ['registry.behindProxy: is an empty list']],
     ['registry: { console: {} }', []],
     ['registry: { console: { listen: { host: "::1", port: 0 } } }', []],
     ['registry: { console: { origin: "https://console.example.com:7443", listen: { host: 0.0.0.0 } } }', []],
@@ -31,7 +31,9 @@ t.test('contradicting options are rejected', (t) => {
     ],
     [
       'registry: { console: { origin: "https://Console.example.com:443" } }',
-      ['registry.console.origin: is not an origin as browsers write it; expected https://console.example.com'],
+      [
+        'registry.console.origin: is not an origin in the form that browsers send; expected https://console.example.com',
+      ],
     ],
     [
       'registry: { console: { services: { url: "http://127.0.0.1:7081" } } }',
@@ -97,7 +99,9 @@ t.test('contradicting options are rejected', (t) => {
     ['upstreams: {}\nroutes: []', []],
     [
       'upstreams: {}\nroutes: [{ path: /a, upstream: b, resource: a }]',
-      ['routes[0].upstream: is not the name of an upstream; expected a name from upstreams, which is empty'],
+      [
+        'routes[0].upstream: is not the name of an upstream, because upstreams is empty; expected an entry with this name in upstreams',
+      ],
     ],
     [
       'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
@@ -233,7 +237,7 @@ t.test('contradicting options are rejected', (t) => {
       [
         `keyStore: { redis: { caFile: ca.pem, url: "redis://any"${others} } }`,
         [
-          'keyStore.redis.caFile: has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url, even if sentinel or cluster is set',
+          'keyStore.redis.caFile: has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url (also with sentinel or cluster)',
         ],
       ],
       [`keyStore: { redis: { caFile: ca.pem, url: "rediss://any"${others} } }`, []],

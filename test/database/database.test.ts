@@ -46,7 +46,7 @@ t.test('an invalid database file or URL is rejected with a one-sentence remedy',
   const cases: [url: string, message: RegExp][] = [
     [
       'mysql://user:secret@db/x',
-      /^A database URL must be sqlite:PATH, sqlite::memory: or postgres:\/\/\S+; this one begins with mysql:\.$/,
+      /^A database URL must be sqlite:PATH, sqlite::memory: or postgres:\/\/\S+; the configured URL begins with mysql:\.$/,
     ],
     ['var/registry.db', /^A database URL must be sqlite:PATH, sqlite::memory: or postgres:\/\/[^;]*\.$/],
     ['sqlite:', /must be sqlite:PATH/],

@@ -198,7 +198,7 @@ t.test('operators hear of batches that wait for half a minute, and of the end of
   t.equal(sender.delay, 30_000);
   isAway = false;
   await until(() => problems.length === 2);
-  t.same(problems, ['the registry does not reply', null]);
+  t.same(problems, ['the registry does not reply; the gateway keeps the counts and retries', null]);
 });
 
 t.test('a process that counts nothing sends a batch every ten seconds', async (t) => {

@@ -5,7 +5,7 @@ import { openSite } from '../deployment/deployment.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 
 const burst = 10;
-const notCounting = 'shared rate limit unavailable in Redis; each process counts separately';
+const notCounting = 'the shared rate limit in Redis is unavailable; each gateway process counts separately';
 
 /** A gateway in a separate process. */
 interface GatewayProcess {

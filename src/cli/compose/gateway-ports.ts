@@ -108,7 +108,7 @@ async function openUsage(
     instance: `${hostname()}:${process.pid}`,
     onUsageProblem: (problem) => {
       if (problem === null) log.info('the registry stores the request counts again');
-      else log.warn({ problem }, 'the registry does not store the request counts; the gateway keeps them and retries');
+      else log.warn({ problem }, 'the registry does not store request counts of this gateway');
     },
     close: () => channel.close(),
   };

@@ -42,7 +42,7 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'Redis is not consistent with the registry yet');
+      log.warn({ reason: notice }, 'the registry has not confirmed this gateway or its Redis server yet');
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
@@ -94,10 +94,13 @@ export async function openSharedRate(
     burst,
     waitMilliseconds: Math.min(longestWaitMilliseconds, redis.commandTimeoutMilliseconds),
     onLost: (reason) => {
-      log.warn({ reason: reason.message }, 'shared rate limit unavailable in Redis; each process counts separately');
+      log.warn(
+        { reason: reason.message },
+        'the shared rate limit in Redis is unavailable; each gateway process counts separately',
+      );
     },
     onFound: (lostForMilliseconds) => {
-      log.info({ lostForMilliseconds }, 'shared rate limit available again');
+      log.info({ lostForMilliseconds }, 'the shared rate limit in Redis is available again');
     },
   });
 }

@@ -49,10 +49,10 @@ export async function openInbox(
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const seals = await readRecordSeals(keys.recordSecretFile);
   const refused = throttled((why) => {
-    log.error({ why }, 'message from a gateway rejected');
+    log.error({ why }, 'rejected a message that a gateway sent to the registry over Redis');
   });
   const failed = throttled((error) => {
-    log.error({ err: error }, 'processing a message from a gateway failed; retrying');
+    log.error({ err: error }, 'processing a message that a gateway sent to the registry over Redis failed; retrying');
   });
   return new RedisInbox(address, redis.prefix, seals, { onRefused: refused, onFailure: failed }, stream);
 }

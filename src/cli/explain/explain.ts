@@ -156,6 +156,8 @@ async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
   if (entry === undefined) throw new OperatorError('The input has no access-log line of a request.');
   const count = entry.gateway.aggregate?.count;
   if (count !== undefined)
-    throw new OperatorError(`${count} requests share this line, which has no details of single requests.`);
+    throw new OperatorError(
+      `The line cannot be explained, because ${count} requests share it and it has no details of single requests.`,
+    );
   return entry;
 }

@@ -23,7 +23,7 @@ const whoami = Type.Object(
       }),
       graceEndsAt: Type.Union([...momentOrNull.anyOf], {
         description:
-          'The end of the grace period, if the key was reset. null: the key was not reset, or the gateway does not know the end',
+          'If the key was reset, the gateway accepts it until this time (the end of the grace period). null: the key was not reset, or the gateway does not know the time',
       }),
     }),
     environment: Type.Enum(['live', 'test']),

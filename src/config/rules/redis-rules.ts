@@ -41,7 +41,7 @@ function caFileRequiresTls({ keyStore }: Config): RuleProblem[] {
   const { url, caFile, sentinel } = keyStore.redis;
   if (caFile === null || url.startsWith('rediss:') || sentinel?.tls === true) return [];
   const message =
-    'has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url, even if sentinel or cluster is set';
+    'has no effect without TLS; expected null, or a rediss:// URL in keyStore.redis.url (also with sentinel or cluster)';
   return [{ path: 'keyStore.redis.caFile', message, others: ['keyStore.redis.url'] }];
 }
 

@@ -54,7 +54,7 @@ function clientCertificatesNeedTls({
 function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem[] {
   const path = 'registry.behindProxy';
   if (behindProxy?.length === 0)
-    return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
+    return [{ path, message: 'is an empty list; expected the addresses of proxies, or null' }];
   return proxyProblems(path, behindProxy ?? []);
 }
 
@@ -70,7 +70,9 @@ function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] 
     const { protocol, hostname } = new URL(url);
     if (protocol !== 'https:' && !isLoopback(hostname))
       return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
-    return urls.indexOf(url) < index ? [{ path, message: 'is configured twice; expected another URL' }] : [];
+    const first = urls.indexOf(url);
+    const message = `is already the URL of registry.unusual.webhooks.${first}; expected another URL`;
+    return first < index ? [{ path, message }] : [];
   });
 }
 
@@ -95,7 +97,12 @@ function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   }
   const { protocol, hostname, origin: written } = URL.canParse(origin) ? new URL(origin) : noUrl;
   if (written !== origin)
-    return [{ path, message: `is not an origin as browsers write it; expected ${written === '' ? 'a URL' : written}` }];
+    return [
+      {
+        path,
+        message: `is not an origin in the form that browsers send; expected ${written === '' ? 'a URL' : written}`,
+      },
+    ];
   if (protocol === 'https:' || isLoopback(hostname)) return [];
   return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
 }

@@ -177,14 +177,18 @@ function routesDifferForServices({ routes }: Config): RuleProblem[] {
 }
 
 function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
-  const expected = Object.keys(upstreams).join(', ') || 'a name from upstreams, which is empty';
+  const names = Object.keys(upstreams);
+  const message =
+    names.length === 0
+      ? 'is not the name of an upstream, because upstreams is empty; expected an entry with this name in upstreams'
+      : `is not the name of an upstream; expected ${names.join(', ')}`;
   return routes.flatMap(({ upstream }, index) =>
     Object.hasOwn(upstreams, upstream)
       ? []
       : [
           {
             path: `routes[${index}].upstream`,
-            message: `is not the name of an upstream; expected ${expected}`,
+            message,
             others: ['upstreams'],
           },
         ],
@@ -198,7 +202,7 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
   const message =
-    'is the name of an upstream, which would then also accept the assertions for all other upstreams; expected null or another name';
+    'is the name of an upstream. Every assertion (x-gateway-assertion) names this audience, so this upstream would also accept assertions for other upstreams; expected null or another name';
   return [{ path: 'identity.audience', message, others: ['upstreams'] }];
 }
 

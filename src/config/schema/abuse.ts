@@ -6,7 +6,8 @@ export const throttle = section(
   {
     enabled: Type.Boolean({
       default: true,
-      description: 'Whether requests without an acceptable key are counted and their sources throttled.',
+      description:
+        'Whether the gateway counts requests without an acceptable key, and throttles sources that send too many of them.',
     }),
     badKeys: Type.Integer({
       minimum: 1,
@@ -20,14 +21,14 @@ export const throttle = section(
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'Like badKeys, but for all sources together that are not throttled. This limit protects against attacks from many addresses. Once it is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds. During this time, requests without an acceptable key share log lines.',
+        'Like badKeys, but for all unthrottled sources together, against attacks from many addresses. Once this limit is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds, and requests without an acceptable key share log lines.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 60,
       description:
-        'Length of the window in which requests without an acceptable key are counted. It starts with the first one.',
+        'Length of the window in which requests without an acceptable key are counted. The window starts with the first of these requests.',
     }),
     pauseSeconds: Type.Integer({
       minimum: 1,
@@ -41,7 +42,7 @@ export const throttle = section(
       maximum: 10_000,
       default: 20,
       description:
-        'Number of key-store lookups per second that are reserved for each throttled source. Only lookups of keys that the gateway does not know yet are counted, except the first one on each connection.',
+        'Number of key-store lookups per second that are reserved for each throttled source. Lookups of keys that the gateway already knows do not count. The first lookup of an unknown key on each client connection does not count either.',
     }),
     totalLookupsPerSecond: Type.Integer({
       minimum: 1,

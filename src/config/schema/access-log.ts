@@ -72,7 +72,7 @@ const checkpoints = section(
       expects: 'an address without a scheme, such as gateway.example.com/live',
     }),
     keyFile: requiredFile(
-      'PEM file with the Ed25519 private key that signs checkpoints. The gateway creates it at its start if missing.',
+      'PEM file with the Ed25519 private key that signs checkpoints. If the file is missing, the gateway creates it when it starts.',
       '/var/lib/merchant-gateway/instance-key.pem',
     ),
     file: optionalFile(
@@ -116,7 +116,7 @@ export const accessLog = section(
     ),
     checkpoints: nullable(checkpoints, {
       description:
-        'The gateway signs checkpoints of the log. The log can then be verified with only a public key, and each log file can be deleted without affecting the verification of the others. null: no checkpoints; the lines are chained with secretFile.',
+        'The gateway signs checkpoints, which prove what the log contained up to then. The log can then be verified with only a public key. Deleting a log file does not affect the verification of the other files. null: no checkpoints; the lines are chained with secretFile.',
     }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',

@@ -46,7 +46,7 @@ const redis = section(
     sentinel: nullable(sentinel, { description: 'Redis Sentinel, which names the master. null: no Sentinel.' }),
     cluster: nullable(Type.Array(server('redis-0.example:6379'), { maxItems: 32, expects: 'a list of host:port' }), {
       description:
-        'Seed nodes of a Redis Cluster, through which the gateway discovers the others. Over TLS, it connects to each node by the name that the node announces (cluster-announce-hostname), or else by its IP address. The certificate of the node must be valid for that name or address. null: not a Cluster.',
+        'Seed nodes of a Redis Cluster, through which the gateway discovers the other nodes. Over TLS, it connects to each node by the name that the node announces (cluster-announce-hostname), or else by its IP address. The certificate of the node must be valid for that name or address. null: not a Cluster.',
     }),
     commandTimeoutMilliseconds: Type.Integer({
       minimum: 10,
@@ -56,7 +56,7 @@ const redis = section(
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'Number of replicas that must confirm a write, so that the gateway knows that its Redis server is still the master. The gateway checks this while the registry is unavailable, but not with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if Redis does not report its replicas, for example in a managed Redis service with failover behind one host name. Set a lower number if some replicas are permanently gone or are never promoted.',
+        'While the registry is unavailable, the gateway accepts its Redis server as the master only if this many replicas confirm a write. This check is not made with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if Redis hides its replicas, as a managed service with failover behind one host name may do, or if some replicas are permanently gone or are never promoted.',
     }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },

@@ -131,7 +131,7 @@ export const limits = section(
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'Minimum rate at which a request body above 64 KiB must arrive. The rate is an average over five seconds, and only seconds in which the gateway waits for the client are counted. A slower request gets 408, because it counts towards maxInFlight of its upstream while its body arrives.',
+        'Minimum rate at which a request body above 64 KiB must arrive, as an average over five seconds in which the gateway waits for the client. A slower request gets 408, so that slow clients do not use up maxInFlight of the upstream.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -146,7 +146,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 10_000,
       description:
-        'Maximum number of open client connections per listener. At the limit, a new connection replaces a connection without any accepted request so far, or an idle connection of a merchant that holds more than half of all connections. If there is no such connection, the new one is closed at once.',
+        'Maximum number of open client connections per listener. At the limit, a new connection replaces a connection without an accepted request so far, or an idle connection of a merchant that holds more than half of all connections. If neither exists, the new connection is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,
@@ -176,7 +176,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 200,
       description:
-        'Burst size: number of TLS handshakes that an address may start at once after a pause. It is limited because each handshake blocks the event loop.',
+        'Burst size: number of TLS handshakes that an address may start at once after a pause. The number is limited because each handshake blocks the event loop.',
     }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,

@@ -28,13 +28,13 @@ const upstream = section(
       maximum: 65_536,
       default: 1024,
       description:
-        'Maximum number of idle connections that are each reserved for one merchant. A connection that has carried a request body is reserved for the merchant of that request. Otherwise, a service that left the body unread could parse it as the next request, possibly of another merchant. These connections are in addition to maxInFlight. The least recently used one closes first.',
+        'Maximum number of idle connections that are reserved for one merchant each, in addition to maxInFlight. A connection that has carried a request body is reserved, because a service that left the body unread could parse it as the next request. At the limit, the least recently used reserved connection is closed.',
     }),
     readsBodies: Type.Boolean({
       default: false,
       description:
-        'Whether the service reads every request body to its end, even when it responds early. Then merchants share ' +
-        'connections. The backing services of this product read every body.',
+        'Whether the service reads every request body to its end, even when it responds early. If true, merchants ' +
+        'share connections. The backing services of this product read every body.',
     }),
     caFile: optionalFile(
       'PEM file of the CA of the https upstream. null: the CAs that the system trusts. Certificates are always ' +
@@ -90,8 +90,7 @@ export const routes = Type.Array(route, {
   maxItems: 1000,
   description:
     'Routes from paths to upstreams; the longest matching path wins. The upstream gets the path without basePath. A ' +
-    'path gets 404 if it spells a segment of a route differently (Payouts, payouts.json), or contains % or ; in place ' +
-    'of such a segment. The gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. ' +
+    'path that only resembles a route gets 404, such as /Payouts, /payouts.json or /%70ayouts. The gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. ' +
     'A given list replaces the whole default list.',
   expects: 'a list of routes',
 });

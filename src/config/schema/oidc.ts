@@ -21,7 +21,7 @@ export const oidc = section(
         'Client id of the registry at the provider. The provider must allow this client the device grant and refresh tokens.',
     }),
     clientSecretFile: requiredFile(
-      "File with the client secret. It also encrypts the provider's tokens in the database.",
+      "File with the client secret. The secret also encrypts the provider's tokens in the database.",
       '/etc/gateway/oidc-secret',
     ),
     scope: line({

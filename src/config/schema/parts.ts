@@ -89,7 +89,7 @@ export const services = section(
           ),
           {
             description:
-              'The registry that gets each change by an operator as an event. While the registry is unavailable, the events wait in the database of the services. Required with registryKeys. null: no events.',
+              'The registry to which the services report each change by an operator as an event. While the registry is unavailable, the events wait in the database of the services. Required with registryKeys. null: no events.',
           },
         ),
       },
@@ -147,16 +147,20 @@ export const identity = section(
         expects: 'a list of paths of files',
       },
     ),
-    issuer: line({ default: 'merchant-gateway', description: 'The issuer: `iss`.', expects: 'a name or URL' }),
+    issuer: line({
+      default: 'merchant-gateway',
+      description: 'The issuer (claim `iss`) of each assertion.',
+      expects: 'a name or URL',
+    }),
     audience: nullable(line({ expects: 'a name or URL' }), {
       description:
-        'A second audience in `aud`, besides the name of the upstream. Set it to merchant-gateway if services of the previous release verify the assertion, or to a name that all your services require. null: only the name of the upstream.',
+        'A second audience in the claim `aud` of each assertion, besides the name of the upstream. Set it to merchant-gateway if services of the previous release verify assertions, or to a name that all your services require. null: only the name of the upstream.',
     }),
     lifetimeSeconds: Type.Integer({
       minimum: 10,
       maximum: 3600,
       default: 60,
-      description: 'How long an assertion is valid.',
+      description: 'How long an assertion (the signed identity of the caller) is valid.',
     }),
     publicKeysUrl: nullable(
       Type.String({
@@ -201,7 +205,10 @@ export const traces = section(
         'flag of the caller is ignored.',
     }),
   },
-  { description: 'Request spans for a trace store. Spans are dropped and counted while it is slow or unavailable.' },
+  {
+    description:
+      'Request spans for a trace store. While the store is slow or unavailable, spans are dropped and counted.',
+  },
 );
 
 /** Options of the counts of requests. */

@@ -146,8 +146,8 @@ export const registry = section(
             expects: 'an address without a scheme, such as control.example.com',
           }),
           keyFile: requiredFile(
-            'PEM file with the Ed25519 private key that signs receipts. The registry creates it at its start if ' +
-              'missing.',
+            'PEM file with the Ed25519 private key that signs receipts. If the file is missing, the registry ' +
+              'creates it when it starts.',
             '/var/lib/merchant-gateway/witness-key.pem',
           ),
         },
@@ -197,7 +197,8 @@ export const registry = section(
         }),
         addresses: Type.Enum(['full', 'network'], {
           default: 'full',
-          description: 'network: only the /24 of an IPv4 address and the /48 of an IPv6 address are stored.',
+          description:
+            'Whether the registry stores full client addresses, or only their network (the /24 of an IPv4 address, the /48 of an IPv6 address).',
         }),
       },
       { description: 'What the registry stores about the requests that gateways have received.' },

@@ -36,7 +36,7 @@ export const unusual = section(
     idleDays: threshold(
       3_650,
       30,
-      'The rule idle-key reports a key that is used again after this many days without use.',
+      'The rule "idle-key" reports a key that is used again after this many days without use.',
     ),
     surgeFactor: threshold(
       10_000,
@@ -46,7 +46,7 @@ export const unusual = section(
     surgeRequests: threshold(
       1_000_000_000,
       200,
-      'The rule surge ignores hours with fewer accepted requests than this.',
+      'The rule "surge" ignores hours with fewer accepted requests than this.',
     ),
     newAddresses: threshold(
       256,

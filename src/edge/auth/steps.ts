@@ -69,7 +69,7 @@ export function runSteps(
     found.credential = credential;
     found.keyLookup = keyLookup;
     if (keyLookup === null) found.exposedLookupId = lookupId;
-    requireConnectedClient(caller, 'the key was looked up');
+    requireConnectedClient(caller, 'its key was being looked up');
     // The throttle counts a denial for its source. For a throttled source, it can throw a 429 instead of the denial.
     if (denial !== null) {
       sources.throttle?.denied(sourceOf(address), denial);
@@ -78,7 +78,7 @@ export function runSteps(
     // Count only accepted requests towards a merchant's rate limit. Otherwise a client without a valid key could use up
     // the merchant's quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
-      if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
+      if (waited) requireConnectedClient(caller, 'the request was being counted for rateLimit');
       // Last check: only a caller with a valid key is allowed to see errors about path, method or body length.
       requireServable(request, place, sources.maxBodyBytes);
       return null;

@@ -213,7 +213,7 @@ export class ConnectionPool {
    */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;
-    const error = new Error('the service sent unsolicited bytes');
+    const error = new Error('the upstream sent bytes without a pending request');
     for (const connection of [...this.#idle.all(), ...this.#resting]) connection.destroy(error);
     for (const connection of this.#connections) connection.retire();
     this.#options.onUnsolicited();

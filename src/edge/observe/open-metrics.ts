@@ -161,7 +161,7 @@ export function showLoad(
   );
   metrics.counterByWord(
     'gateway_connections_evicted_total',
-    'Connections evicted to admit a new connection, by reason.',
+    'Connections evicted to admit a new connection, by reason: without_key (no accepted request so far) or merchant_share (of a merchant with more than half of all connections).',
     'reason',
     () =>
       Object.fromEntries(

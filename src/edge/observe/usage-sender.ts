@@ -248,6 +248,6 @@ export class UsageSender {
     const isLate = this.delay >= lateMilliseconds;
     if (isLate === this.#isLate) return;
     this.#isLate = isLate;
-    this.#options.onUsageProblem(isLate ? this.#failure : null);
+    this.#options.onUsageProblem(isLate ? `${this.#failure}; the gateway keeps the counts and retries` : null);
   }
 }

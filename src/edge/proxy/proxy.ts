@@ -114,7 +114,7 @@ class ForwardedRequest implements UpstreamRequest {
     const { request, data, found } = exchange;
     const { credential, match } = found;
     const upstream = upstreams.get(match?.route.upstream ?? '');
-    if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
+    if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream serves this path');
     if (credential === null) throw new Error('a request without a credential was about to be proxied');
     this.merchantId = credential.merchantId;
     this.method = data.method;

@@ -26,7 +26,7 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
   const end = setTimeout(() => {
-    exchange.detail = `the response was not complete after ${totalMilliseconds / 1000} s`;
+    exchange.detail = `the response was not complete after ${totalMilliseconds / 1000} s (limits.answerTimeoutSeconds)`;
     if (exchange.ownBodyBytes === null && !hasUnsentBytes(exchange)) exchange.outcome = 'upstream_timeout';
     abortResponse(response);
   }, totalMilliseconds);
