@@ -84,7 +84,7 @@ export function readCheckpoint(note: string, instances: readonly NoteKey[]): Rea
   const signed = parseNote(note);
   const checkpoint = parseText(signed.text);
   const instance = instances.find((key) => key.name === checkpoint.name && isSignedBy(signed, key));
-  if (instance === undefined) throw new InvalidNote('no signature matches a given public key');
+  if (instance === undefined) throw new InvalidNote('no signature matches any of the given public keys');
   if (!isSignedBy(signed, checkpoint.runKey)) throw new NotSignedByRun(instance, checkpoint);
   return checkpoint;
 }
@@ -120,13 +120,16 @@ function parseText(text: string): ReadCheckpoint {
     throw new InvalidNote('the first line of the checkpoint must be LOG_NAME/RUN_ID');
   if (!sizeForm.test(size)) throw new InvalidNote('the number of log lines must be a decimal number');
   if (occasion === undefined || Number.isNaN(Date.parse(time)))
-    throw new InvalidNote('expected the occasion of the checkpoint (start, periodic or end) and its time');
+    throw new InvalidNote(
+      'the fourth line of the checkpoint must be OCCASION TIME, where OCCASION is start, periodic or end',
+    );
   const previous = occasion === 'start' ? parsePrevious(take(more, 'previous ')) : undefined;
   const next = occasion === 'end' ? take(more, 'next ') : undefined;
   const runKey = parseKey(take(more, 'key ') ?? '');
   if (more.length > 0) throw new InvalidNote('expected no line after the public key of the run');
   if (runKey.name !== origin) throw new InvalidNote('the run key in the checkpoint belongs to another run');
-  if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the run id of the next file');
+  if (next !== undefined && !runForm.test(next))
+    throw new InvalidNote('the line "next" of the checkpoint must contain the id of the next run');
   return {
     ...{ name, run, size: Number(size), root: parseDigest(root), occasion: occasion as CheckpointOccasion },
     ...{ at: Date.parse(time), previous, next, runKey },

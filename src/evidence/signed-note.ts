@@ -71,7 +71,8 @@ export class NoteSigner {
   readonly #privateKey: KeyObject;
 
   constructor(name: string, privateKey: KeyObject) {
-    if (!noteName.test(name)) throw new InvalidNote('expected a name such as gw.example/a');
+    if (!noteName.test(name))
+      throw new InvalidNote('the name of the key must be 1 to 200 letters, digits and . _ : / -, such as gw.example/a');
     this.#privateKey = privateKey;
     this.key = keyOf(name, 'note', createPublicKey(privateKey));
     this.receiptKey = forPurpose(this.key, 'receipt');
@@ -148,7 +149,8 @@ export function parseKey(text: string): NoteKey {
 
 function readKey(text: string): NoteKey {
   const [, name = '', id = '', encoded = ''] = keyForm.exec(text) ?? [];
-  if (!noteName.test(name)) throw new InvalidNote('expected a key such as name+1a2b3c4d+AZl/xNyt…');
+  if (!noteName.test(name))
+    throw new InvalidNote('expected a public key in the form NAME+ID+BASE64, such as gw.example/a+1a2b3c4d+AZl/xNyt…');
   const bytes = Buffer.from(encoded, 'base64');
   const purpose = bytes[0] === types.note ? 'note' : 'receipt';
   if (bytes.length !== 1 + keyBytes || bytes[0] !== types[purpose])
@@ -158,7 +160,10 @@ function readKey(text: string): NoteKey {
     purpose,
     createPublicKey({ key: Buffer.concat([spkiHead, bytes.subarray(1)]), format: 'der', type: 'spki' }),
   );
-  if (key.id.toString('hex') !== id) throw new InvalidNote("the key's id does not match its name and bytes");
+  if (key.id.toString('hex') !== id)
+    throw new InvalidNote(
+      'the public key NAME+ID+BASE64 was changed or is incomplete: its ID does not match NAME and BASE64',
+    );
   return key;
 }
 

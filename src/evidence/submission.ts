@@ -34,7 +34,8 @@ export function parseSubmission(text: string): Submission {
   const [, oldSize] = oldForm.exec(old) ?? [];
   if (oldSize === undefined)
     throw new InvalidNote('expected a first line such as "old 3", with the number of lines that the registry knows');
-  if (proof.length > mostProofHashes) throw new InvalidNote(`expected at most ${mostProofHashes} hashes of a proof`);
+  if (proof.length > mostProofHashes)
+    throw new InvalidNote(`expected a consistency proof of at most ${mostProofHashes} hashes`);
   return { oldSize: Number(oldSize), proof: proof.map(parseDigest), note: text.slice(end + '\n\n'.length) };
 }
 
@@ -72,7 +73,7 @@ export function readListHead(note: string, witness: NoteKey): ListHead {
   if (!isSignedBy(signed, witness)) throw new InvalidNote('no signature matches the given key of the registry');
   const [origin, size = '', root = '', ...more] = signed.text.slice(0, -1).split('\n');
   if (origin !== listName(witness.name) || more.length > 0 || !/^(?:0|[1-9]\d{0,14})$/.test(size))
-    throw new InvalidNote('expected the signed length and root hash of a list of checkpoints');
+    throw new InvalidNote('expected the signed size and root hash of a list of checkpoints');
   return { size: Number(size), root: parseDigest(root) };
 }
 

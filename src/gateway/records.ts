@@ -263,7 +263,7 @@ function compiling<Compiled>(compile: () => Compiled): Compiled {
   try {
     return compile();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : 'the record cannot be compiled';
+    const reason = error instanceof Error ? error.message : 'the record has an invalid permission or allowlist';
     throw new MalformedRecord(reason, { cause: error });
   }
 }

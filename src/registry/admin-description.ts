@@ -1,18 +1,19 @@
 import type { ApiDescription, DescribedRoute } from '../rest/openapi/describe-routes.js';
 
-const unclear = 'The change may have been made even without a success response: check GET /events before a retry';
+const unclear = 'The change may have been made nevertheless: check GET /events before a retry';
 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'The name of the caller in events, which is not verified; used only with the shared token',
+  description:
+    'The name of the caller for events. It is used only with the shared token (registry.tokenFile), and is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
 const reason = {
   name: 'x-reason',
   in: 'header',
-  description: 'The percent-encoded reason for the request, which the event about the request contains',
+  description: 'The reason for the request, percent-encoded. It is stored in the event about the request',
   schema: { type: 'string', maxLength: 1800 },
 };
 
@@ -32,7 +33,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: "The change is stored in the database, but may not be in force yet: the gateways' key store does not have it yet, or a gateway unknown to the registry may still use the old record",
+          202: "The change is stored in the database, but may not be in force yet. Either the gateways' key store does not have the change yet, or a gateway unknown to the registry may still use the old record",
         },
 };
 
@@ -41,7 +42,7 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The role of the caller lacks the permission (named in details), or a web page of another origin sent the request',
+    403: 'The caller lacks the permission that data.permission names, or a web page of another origin sent the request',
     404: 'The record does not exist',
     409: 'The state of the record does not allow this request',
     ...(takesBody

@@ -26,7 +26,8 @@ export function holdsApiKey(text: string): boolean {
 }
 
 /** The message for a line or field that contains something in the form of an API key. */
-export const holdsApiKeyMessage = 'holds what looks like an API key: give its hash as lookupId, never the key itself';
+export const holdsApiKeyMessage =
+  'contains what looks like an API key: give the hash of the key as lookupId, never the key itself';
 
 /**
  * The field for the time of the last status change of a key or merchant; null if unknown. It is optional, because a

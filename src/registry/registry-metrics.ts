@@ -36,10 +36,10 @@ export function addRegistryMetrics(
   metrics.gauge('registry_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
     Number((await writes.problem()) === null),
   );
-  metrics.gauge('registry_revision', 'Revision of the newest change.', newest);
+  metrics.gauge('registry_revision', 'Revision (number) of the newest change in the database.', newest);
   metrics.gauge(
     'registry_projected_revision',
-    "Revision of the newest change that is in the gateways' store together with all earlier ones.",
+    "Revision of the newest change that is in the gateways' store together with all earlier changes.",
     async () => {
       const revision = await newest();
       const oldest = await oldestWaiting(database);
@@ -53,12 +53,12 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_redis_evicted_keys',
-    'Keys that Redis has evicted since its start; NaN before the first contact.',
+    'Redis keys that Redis has evicted since Redis started; NaN before this process has first read the number.',
     () => projector.eviction.evictedKeys ?? NaN,
   );
   metrics.gauge(
     'registry_redis_may_evict',
-    '1 while the maxmemory-policy lets a full Redis evict records or keys of gateways, otherwise 0.',
+    '1 while the maxmemory-policy lets a full Redis evict records, or acknowledgements and reports of gateways; otherwise 0.',
     () => Number(projector.eviction.warnings.length > 0),
   );
   metrics.gauge(
@@ -104,7 +104,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_webhooks_undelivered',
-    'Webhooks that were given up, or that could not be delivered for ten minutes.',
+    'Webhooks whose delivery was given up, or has failed for ten minutes.',
     async () => countUndelivered(database, sources.clock.now()),
   );
   metrics.gauge(

@@ -60,7 +60,7 @@ export class RetentionTask {
     } catch (error) {
       // Logs only the first failure, because an outage of an hour causes many attempts.
       if (!this.#hasFailed)
-        logger?.warn({ err: error }, `${what} past their retention period could not be deleted; retrying`);
+        logger?.warn({ err: error }, `${what} older than the retention period could not be deleted; retrying`);
       this.#hasFailed = true;
       onFailure?.();
       return false;

@@ -139,7 +139,9 @@ function requirePermissions(named: ReadonlySet<string>): void {
   const unknown = [...named].filter((name) => !(permissions as readonly string[]).includes(name));
   if (unknown.length === 0) return;
   const list = permissions.join(', ');
-  throw new OperatorError(`registry.reasonFor has no permission ${unknown.join(', ')}. The permissions are ${list}.`);
+  throw new OperatorError(
+    `registry.reasonFor contains names that are not permissions: ${unknown.join(', ')}. The permissions are ${list}.`,
+  );
 }
 
 /**

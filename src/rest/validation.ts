@@ -58,7 +58,7 @@ export function fieldProblems(schema: TObject, kind: string): (value: unknown) =
       problems.push({ path: shown, message: `${shown} is not a known ${kind}` });
     }
     if (problems.length === 0 && Object.keys(value).length < fewest) {
-      problems.push({ path: '', message: `One of ${names.join(', ')} is required` });
+      problems.push({ path: '', message: `At least one of ${names.join(', ')} is required` });
     }
     return problems;
   };

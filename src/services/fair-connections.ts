@@ -101,4 +101,4 @@ export class FairConnectionShares {
 }
 
 const waitTimedOut =
-  "The request timed out because other requests of the same merchant held that merchant's whole share of the database connections: find what blocks them, or raise services.database.maxConnections.";
+  'The request timed out: other requests of the same merchant held all database connections that one merchant may use. Find what blocks those requests, or raise services.database.maxConnections.';

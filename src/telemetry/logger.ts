@@ -78,7 +78,7 @@ function standardError(): DestinationStream {
  * client contain commands, and a command can contain a password.
  */
 function errorView(error: unknown, causes: number): unknown {
-  if (!(error instanceof Error)) return 'not an Error object';
+  if (!(error instanceof Error)) return 'the thrown value is not an Error object';
   const { code } = error as NodeJS.ErrnoException;
   return {
     type: error.name,

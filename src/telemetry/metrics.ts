@@ -88,7 +88,7 @@ export class GatewayMetrics {
     });
     this.#tlsReloads = new Counter({
       name: 'gateway_tls_reloads_total',
-      help: 'Reloads of certificates and ticket keys, by result: replaced, or refused (the previous ones stay in use).',
+      help: 'Reloads of certificates and TLS session ticket keys, by result: replaced, or refused (the previous ones stay in use).',
       labelNames: ['result'],
       registers,
     });
@@ -109,7 +109,7 @@ export class GatewayMetrics {
     });
     this.#lookup = this.#histogram({
       name: 'gateway_key_lookup_duration_seconds',
-      help: 'Duration of key lookups in seconds, by source of the record: store, cache, stale, or unavailable.',
+      help: 'Duration of key lookups in seconds, by source of the record: store, cache, stale (cached, while Redis is unavailable), or unavailable.',
       label: 'source',
       words: ['store', 'cache', 'stale', 'unavailable'],
       buckets: shortBuckets,
@@ -224,7 +224,7 @@ export class GatewayMetrics {
     );
     this.gauge(
       'gateway_access_log_failing',
-      '1 while lines of the access log cannot be written, or the destination is too slow.',
+      '1 while lines of the access log cannot be written, or the destination is too slow; otherwise 0.',
       () => Number(accessLog.problem() !== null),
       'max',
     );
@@ -236,8 +236,10 @@ export class GatewayMetrics {
       'Access log lines lost because the memory buffer was full.',
       () => accessLog.lost(),
     );
-    this.counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log written by another process.', () =>
-      accessLog.foreignBytes(),
+    this.counter(
+      'gateway_access_log_foreign_bytes_total',
+      'Bytes that another process has written to the access log.',
+      () => accessLog.foreignBytes(),
     );
     this.#addCheckpoints(() => accessLog.checkpoints?.() ?? null);
   }

@@ -49,7 +49,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   });
   gauge(
     'gateway_tor_list_age_seconds',
-    'Seconds since the date in the newest Tor exit list; for a list without a date, since its source confirmed it.',
+    'Seconds since the date in the newest Tor exit list; for a list without a date, since its source last confirmed the list.',
     [],
     (it, list) => {
       if (list.ageSeconds === null) it.remove();
@@ -58,7 +58,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   );
   gauge(
     'gateway_tor_list_source_age_seconds',
-    'Seconds since the date in the list of this source; for a list without a date, since the source confirmed it.',
+    'Seconds since the date in the list of this source; for a list without a date, since the source last confirmed the list.',
     ['source'],
     (it, list) => {
       for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);

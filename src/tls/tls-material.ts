@@ -54,9 +54,11 @@ export async function readTlsMaterial(files: TlsFiles): Promise<TlsMaterial> {
 
 async function readTicketKeys(file: string | null): Promise<Buffer | null> {
   if (file === null) return null;
-  const keys = await readOperatorFile(file, 'The file of ticket keys', ticketKeysBytes, alwaysSecret);
+  const keys = await readOperatorFile(file, 'The file of TLS session ticket keys', ticketKeysBytes, alwaysSecret);
   if (keys.length === ticketKeysBytes) return keys;
-  throw new OperatorError(`The file of ticket keys ${file} has ${keys.length} bytes; expected ${ticketKeysBytes}.`);
+  throw new OperatorError(
+    `The file of TLS session ticket keys ${file} has ${keys.length} bytes; expected ${ticketKeysBytes}.`,
+  );
 }
 
 /**

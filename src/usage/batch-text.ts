@@ -189,7 +189,8 @@ type Row = readonly [number, number, number, number, number, number, number, num
 
 /** Splits a flat list into rows. Throws if its length is not a multiple of the row width. */
 function rows(list: readonly number[], width: number, rowOf: (row: Row) => object): object[] {
-  if (!Array.isArray(list) || list.length % width !== 0) throw new TypeError('a list of rows has another width');
+  if (!Array.isArray(list) || list.length % width !== 0)
+    throw new TypeError('the length of a flat list is not a multiple of its row width');
   const all: object[] = [];
   for (let at = 0; at < list.length; at += width) all.push(rowOf(list.slice(at, at + width) as unknown as Row));
   return all;

@@ -166,10 +166,10 @@ t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', 
     'does not cover the line in the proof',
   );
   t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not cover the line in the proof');
-  t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches a given public key');
+  t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches any of the given public keys');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));
-  t.match(await check(proof, `${directory}/other.txt`), 'no signature matches a given public key');
+  t.match(await check(proof, `${directory}/other.txt`), 'no signature matches any of the given public keys');
   writeFileSync(`${directory}/ended.txt`, `${keyText(signed.instance.key)} to 2026-01-01`);
   t.match(await check(proof, `${directory}/ended.txt`), 'was not valid at the time of the checkpoint');
   t.match(await check('what is no proof'), 'NOT HOLD: expected c2sp.org/tlog-proof@v1');
@@ -214,7 +214,7 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
     `${directory}/bad.txt`,
     signed.file,
   );
-  t.match(bad.err, /bad\.txt, line 1: expected a key such as/);
+  t.match(bad.err, /bad\.txt, line 1: expected a public key in the form NAME/);
   writeFileSync(`${directory}/bad.txt`, `${keyText(signed.instance.key)} from yesterday`);
   const when = await audit(
     'verify',

@@ -142,15 +142,18 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
   const { admin, stored } = await startRegistry(t);
   const secret = 'svc_live_4Vz1cQ8mXo2hidden';
   const bad: [line: string | Buffer, message: RegExp][] = [
-    ['{', /is not valid JSON, or names a field twice/],
-    [key(9).replace('{', '{"status":"REVOKED",'), /is not valid JSON, or names a field twice/],
+    ['{', /is not valid JSON, names a field twice, has a field __proto__, is nested too deep,/],
+    [
+      key(9).replace('{', '{"status":"REVOKED",'),
+      /is not valid JSON, names a field twice, has a field __proto__, is nested too deep,/,
+    ],
     [Buffer.from([0x22, 0xff, 0x22]), /is not valid UTF-8/],
     ['[]', /must be a JSON object/],
-    [key(10, { key: secret }), /holds what looks like an API key: give its hash as lookupId/],
-    [`${secret} is no JSON`, /holds what looks like an API key/],
+    [key(10, { key: secret }), /contains what looks like an API key: give the hash of the key as lookupId/],
+    [`${secret} is no JSON`, /contains what looks like an API key/],
     [
       key(10, { label: 'svc\\u005flive_4Vz1cQ8mXo2hidden' }).replace('\\\\u', '\\u'),
-      /holds what looks like an API key/,
+      /contains what looks like an API key/,
     ],
     [key(1), /lookupId is already in line 3/],
     [merchant(), /merchantId is already in line 1/],

@@ -174,7 +174,7 @@ t.test('each refusal names the next step', async (t) => {
   const writes = await wallets('create', '--merchant', merchantId, ...inNaira, ...at, auditor.file);
   t.match(
     writes.stderr,
-    /aud may not do this: it needs wallets:write\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
+    /aud lacks the permission wallets:write, which this request needs\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
   );
   const none = await wallets('list');
   t.equal(none.status, 2);

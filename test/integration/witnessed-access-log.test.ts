@@ -205,7 +205,7 @@ t.test(
     };
     t.match(await ready(), {
       status: 503,
-      text: /the registry has not signed a receipt for a checkpoint of this process yet: 403: another key is pinned for gw\.example\/a/,
+      text: /the registry has not signed a receipt for a checkpoint of this process yet: 403: another key is pinned \(trusted\) for gw\.example\/a/,
     });
     t.same(await kinds(), ['key']);
     let key = '';
@@ -217,7 +217,7 @@ t.test(
     await until('the gateway is ready', async () => (await ready()).status === 200);
     t.match((await command('instance-keys', 'end', key)).out, /is valid until/);
     await until('the gateway reports it', async () =>
-      (await ready()).text.includes('403: the key of gw.example/a is no longer valid'),
+      (await ready()).text.includes('403: the key of gw.example/a is not valid at this time'),
     );
   },
 );

@@ -96,9 +96,13 @@ onEachDatabase('a token ends, is limited to addresses and roles, and is announce
   const own = { name: 'more', roles: ['operator'] };
   const post = (body: object) =>
     app.inject({ method: 'POST', url: '/tokens', headers, payload: body, remoteAddress: '192.0.2.9' });
-  t.match((await post(own)).json(), { message: 'operator is not among the roles of the administrator' });
+  t.match((await post(own)).json(), {
+    message: 'operator is not among the roles of the token or session that you use',
+  });
   const wider = { name: 'more', sources: ['0.0.0.0/0'] };
-  t.match((await post(wider)).json(), { message: '0.0.0.0/0 is not among the sources of your own token' });
+  t.match((await post(wider)).json(), {
+    message: '0.0.0.0/0 is not among the sources (allowed addresses) of your own token',
+  });
   t.match((await post({ name: 'next' })).json(), { data: { roles: ['auditor'], sources: token.sources } });
   const page = await app.inject({ url: '/tokens', headers, remoteAddress: '192.0.2.9' });
   t.match(page.json(), {

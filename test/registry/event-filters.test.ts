@@ -88,7 +88,10 @@ t.test('an invalid filter is a 422 that names it', async (t) => {
     [{ actor: 'a b' }, /^actor must be a name of 1 to 64/],
     [{ claimed: 'x'.repeat(65) }, /^claimed must be a name of 1 to 64/],
     [{ administratorId: '' }, 'administratorId must be the id of an administrator'],
-    [{ proof: 'token' }, 'proof must be bootstrap, registry, unproven, token:ID or session:ID'],
+    [
+      { proof: 'token' },
+      'proof must be bootstrap (the shared token), registry, unproven (a failed sign-in), token:ID or session:ID',
+    ],
     [{ requestId: 'x'.repeat(65) }, 'requestId must be the id of a request'],
     [{ reason: 'a\nb' }, /^reason must be a text of 1 to 200 characters on one line/],
     [{ reason: 'x'.repeat(201) }, /^reason must be a text of 1 to 200/],

@@ -81,7 +81,7 @@ onEachDatabase(
       body: { data: { revision: 1 } },
     });
     for (const revision of [0, '1', 1.5, null]) {
-      const message = /^revision must be a whole number: the revision that the change is based on;/;
+      const message = /^revision must be a whole number: the revision on which the change is based;/;
       t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision } }), {
         status: 422,
         body: { message },
@@ -90,7 +90,8 @@ onEachDatabase(
     t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision: 7 } }), {
       status: 409,
       body: {
-        message: 'The merchant has changed meanwhile (its revision is now 1): read it again, then repeat the change',
+        message:
+          'Another request has changed the merchant (its revision is now 1): read the merchant again, then repeat the change',
         data: { code: 'conflict', errors: emptyList },
       },
     });

@@ -115,7 +115,9 @@ onEachDatabase('a malformed batch is refused with the reason, and logged once a 
   };
   for (const [what, batch] of Object.entries(cases)) t.match(await add(batch), { problem: /^the batch has / }, what);
   for (const body of ['', '{}', deflateRawSync('{}').toString('base64')])
-    t.same(JSON.parse(await batches.add(body)), { problem: 'the batch is malformed or too large' });
+    t.same(JSON.parse(await batches.add(body)), {
+      problem: 'the batch (message with request counts) is malformed or too large',
+    });
   t.equal(logged.length, 1);
   const most = keys({ codes: [codeCount('accepted', 1, { requestBytes: 1e12 })] });
   t.match(await add({ ...most, process: 'p-2' }), { sequence: 1 }, 'the highest count');

@@ -227,7 +227,7 @@ t.test(
     await enqueueWebhooks(database, [finding], ['former'], time.now());
     time.advance(25 * 3_600_000);
     await sender.round();
-    t.match(await rows(), [{ problem: 'its target is no longer configured' }]);
+    t.match(await rows(), [{ problem: 'the target of the webhook is no longer configured' }]);
     t.match(await listUndelivered(database, []), emptyList);
   },
 );

@@ -207,7 +207,10 @@ t.test('an administrator cannot take another name, and a missing permission is a
   for (const permissions of [[], ['wallets:read'], ['wallets:write', 'wallets:Fund'], ['*']])
     t.match(await fund(`Bearer ${await sign({ permissions })}`), {
       status: 403,
-      body: { message: 'tess may not do this: it needs wallets:fund', data: { code: 'permission_missing' } },
+      body: {
+        message: 'tess lacks the permission wallets:fund, which this request needs',
+        data: { code: 'permission_missing' },
+      },
     });
   t.equal(await balance(), 5);
 });

@@ -325,7 +325,7 @@ t.test('key leak: an origin or status that contains a key is rejected and not ec
       await call('POST', '/merchants', { body: { name: 'x', ...body } }),
     ];
     for (const response of responses) {
-      const message = 'originAllowlist[1] must not hold anything that looks like a key';
+      const message = 'originAllowlist[1] must not contain anything that looks like an API key';
       t.match(response, { status: 422, body: { message, data: { errors: [{ path: 'originAllowlist[1]' }] } } }, text);
     }
     t.notMatch(JSON.stringify(responses).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
@@ -347,7 +347,7 @@ t.test('key leak: a key given as a permission is not echoed', async (t) => {
   for (const text of [generatedKey, generatedKey.toUpperCase(), `payouts:${generatedKey}`]) {
     const body = { environment: 'live', permissions: ['payouts:*', text] };
     const response = await call('POST', `/merchants/${id}/keys`, { body });
-    const message = 'permissions: must not hold anything that looks like a key';
+    const message = 'permissions: must not contain anything that looks like an API key';
     t.match(response, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
     t.notMatch(JSON.stringify(response).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
   }

@@ -104,7 +104,7 @@ t.test(
         message: 'Service unavailable',
         data: { code: 'service_unavailable', errors: [] },
       });
-      t.match(logged, [{ details: { err: /whole share of the database connections/ } }]);
+      t.match(logged, [{ details: { err: /all database connections that one merchant may use/ } }]);
       return lists;
     });
     for (const { status } of await Promise.all(lists)) t.equal(status, 200);

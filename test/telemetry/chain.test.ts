@@ -188,7 +188,7 @@ t.test('a checkpoint is written periodically, and reports the number of lost lin
   for (let count = 0; count < 20; count += 1) log.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
   const lost = log.lost();
   t.ok(lost > 0 && log.heldBytes() > 0);
-  t.match(log.problem(), /^\d+ bytes wait to be written; lines lost: [1-9]/);
+  t.match(log.problem(), /^the destination is too slow: \d+ bytes wait to be written; lines lost: [1-9]/);
   await log.close(30_000);
   const { gateway, event } = linesOf(file).at(-1) ?? {};
   t.match({ gateway, event }, { gateway: { chain: { lost } }, event: { reason: 'end' } });

@@ -45,7 +45,7 @@ class TestWitness {
     if (!isRepeated && (before.size !== oldSize || !isConsistent(before, { size, root }, proof)))
       return Promise.resolve({
         status: 409,
-        problem: `the checkpoint does not continue the newest known one, which covers the first ${before.size} lines of the run`,
+        problem: `the checkpoint does not continue the newest known checkpoint, which covers the first ${before.size} lines of the run`,
       });
     this.known.set(run, { size, root, text });
     const receipt = this.signer.receiptFor(text, 1_800_000_000);
@@ -277,7 +277,7 @@ t.test('a run that the witness refuses ends, and a new run begins', async (t) =>
   await until(() => witness.known.size === 2);
   t.match(
     problems[0],
-    '409: the checkpoint does not continue the newest known one, which covers the first 900 lines of the run',
+    '409: the checkpoint does not continue the newest known checkpoint, which covers the first 900 lines of the run',
   );
   write(log, 3);
   await log.close(5_000);
@@ -372,7 +372,7 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
   witness.head = signListHead({ size: 10_000, root: Buffer.alloc(32) }, store);
   await keeps(/no signature matches/);
   witness.head = signListHead({ size: size - 1, root: Buffer.alloc(32) }, rotated);
-  await keeps(/has shrunk from \d+ checkpoints to \d+/);
+  await keeps(/has shrunk from \d+ to \d+ checkpoints/);
 
   witness.head = null;
   await until(() => checkpoints.status.receipts?.problem === null);
@@ -435,7 +435,7 @@ t.test('a receipt counts only with a list head signed by its key, whose list has
     problems.push(checkpoints.status.receipts?.problem ?? '');
     t.notMatch(checkpoints.received, { head });
   }
-  t.match(problems, [/at most 16384/, /no signature matches/, /has shrunk from \d+ checkpoints to \d+/]);
+  t.match(problems, [/at most 16384/, /no signature matches/, /has shrunk from \d+ to \d+ checkpoints/]);
   witness.head = null;
   await until(() => checkpoints.status.receipts?.problem === null);
   await log.close(5_000);

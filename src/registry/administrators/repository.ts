@@ -112,7 +112,7 @@ export function changeAdministrator(
     if (version !== undefined && version !== before.version) {
       throw new Refusal(
         409,
-        `The administrator has changed meanwhile (its version is now ${before.version}): read it again, then repeat the change`,
+        `Another request has changed the administrator (its version is now ${before.version}): read the administrator again, then repeat the change`,
       );
     }
     const { status, roles, issuer, subject } = { ...before, ...changes };

@@ -88,7 +88,7 @@ export const tokenSchema = Type.Object({
   id: Type.String(),
   administratorId: Type.String(),
   name: Type.String(),
-  kind: Type.String({ description: 'token, or session if a sign-in created it' }),
+  kind: Type.String({ description: 'token, or session for a token that a sign-in created' }),
   roles: Type.Union([Type.Null(), Type.Array(Type.String())], {
     description: 'null: all roles that the administrator has',
   }),
@@ -143,7 +143,9 @@ export const tokensQuery = Type.Object({
 export const identitySchema = Type.Object({
   name: Type.String(),
   administratorId: orNull(Type.String()),
-  proof: Type.String({ description: 'bootstrap, token:ID or session:ID' }),
+  proof: Type.String({
+    description: 'the credential of the request: bootstrap (the shared token), token:ID or session:ID',
+  }),
   roles: Type.Array(Type.String()),
   permissions: Type.Array(Type.String()),
   merchantId: orNull(Type.String()),
@@ -155,7 +157,7 @@ export const identitySchema = Type.Object({
       { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
       {
         description:
-          'the addresses at which merchants reach the gateways; null for each that registry.console.merchantApi does not set',
+          'registry.console.merchantApi: the URLs at which merchants reach the gateways; null for a value that is not set',
       },
     ),
   ),

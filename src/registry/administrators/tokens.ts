@@ -49,7 +49,10 @@ export function createToken(
   // A token that is limited to certain addresses must not create a token that is valid from other addresses.
   const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);
   if (more !== undefined) {
-    const problem = { path: 'sources', message: `${more} is not among the sources of your own token` };
+    const problem = {
+      path: 'sources',
+      message: `${more} is not among the sources (allowed addresses) of your own token`,
+    };
     throw new RefusedRight(`the source ${more}`, Refusal.invalid([problem]));
   }
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
@@ -61,7 +64,8 @@ export function createToken(
     const roles = given.roles ?? (isOwn ? caller.tokenRoles : null);
     const missing = roles?.find((role) => !available.includes(role));
     if (missing !== undefined) {
-      const problem = { path: 'roles', message: `${missing} is not among the roles of the administrator` };
+      const whose = isOwn ? 'the token or session that you use' : 'the administrator';
+      const problem = { path: 'roles', message: `${missing} is not among the roles of ${whose}` };
       throw new RefusedRight(`the role ${missing}`, Refusal.invalid([problem]));
     }
     await requireRoom(transaction, owner, now);

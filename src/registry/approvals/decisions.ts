@@ -104,7 +104,7 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
   } else if (administratorId === row.requested_by) {
     throw new NotIndependent('you made this request');
   } else if (issuedBy !== null && issuedBy === row.requested_by) {
-    throw new NotIndependent('the requester issued your token. Use one that somebody else issued, or sign in');
+    throw new NotIndependent('the requester issued your token. Use a token that somebody else issued, or sign in');
   }
   if (!permits(roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
 }

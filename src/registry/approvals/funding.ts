@@ -56,9 +56,10 @@ export async function approvedFunding(
   const { status } = toApproval(row, now);
   const isOld = now - (row.decided_at ?? now) >= lifetimeMilliseconds;
   if (status === 'APPROVED' && !isOld) return JSON.parse(row.input) as Funding;
-  const why = isOld
-    ? 'was approved more than 24 hours ago: request the funding again'
-    : `is not approved: its status is ${status}`;
+  const why =
+    status === 'APPROVED'
+      ? 'was approved more than 24 hours ago: request the funding again'
+      : `is not approved: its status is ${status}`;
   throw new Refusal(409, `The request ${why}`, [], 'approval_not_approved');
 }
 

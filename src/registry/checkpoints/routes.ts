@@ -123,7 +123,8 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
         },
       },
       async () => {
-        if (signer === null) throw new Refusal(404, 'This registry signs no receipts: set registry.witness');
+        if (signer === null)
+          throw new Refusal(404, 'This registry signs no receipts for checkpoints: set registry.witness');
         const head = await signedHead(database, signer);
         return success('Head retrieved', { publicKey: keyText(signer.receiptKey), head });
       },

@@ -100,7 +100,7 @@ export class Witness {
       const checkpoint = readCheckpoint(parsed.note, [instance]);
       // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
-        throw new InvalidNote('expected only the signatures by the gateway and by the run (log of one process)');
+        throw new InvalidNote('expected exactly two signatures: by the gateway, and by the run (log of one process)');
       origin = runKeyName(checkpoint.name, checkpoint.run);
       return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
     } catch (error) {
@@ -195,14 +195,14 @@ export class Witness {
     if (state === 'other')
       throw new Refused(
         403,
-        `another key is pinned for ${name}: run "merchant-gateway instance-keys pin" with the new key`,
+        `another key is pinned (trusted) for ${name}: if the key has changed, run "merchant-gateway instance-keys pin" with the new key`,
         'key',
       );
-    if (state === 'ended') throw new Refused(403, `the key of ${name} is no longer valid`, 'key');
+    if (state === 'ended') throw new Refused(403, `the key of ${name} is not valid at this time`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
-      'trusting the first signing key of a gateway: compare it with the output of "merchant-gateway audit public-key" there, then run "merchant-gateway instance-keys confirm"',
+      'the first signing key of a gateway is trusted unchecked: compare it with the output of "merchant-gateway audit public-key" on that gateway, then run "merchant-gateway instance-keys confirm"',
     );
   }
 
@@ -218,7 +218,7 @@ export class Witness {
     if (at > now + clockToleranceMilliseconds) await find(`the checkpoint is dated ${date}, which is in the future`);
     // A checkpoint that is late but in order is no problem: after an outage of the registry, gateways submit late.
     else if (known !== undefined && at < known.signed_at)
-      await find(`the checkpoint is dated ${date}, earlier than the previous one of its run (log of one process)`);
+      await find(`the checkpoint is dated ${date}, earlier than the last checkpoint of its run (log of one process)`);
   }
 
   /**
@@ -273,16 +273,16 @@ function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoi
 
 function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
   if (known.run_key !== keyText(checkpoint.runKey))
-    throw new Refused(422, 'two processes write the run: they signed it with different run keys', 'fork');
+    throw new Refused(422, 'two processes write one run: it has checkpoints with different run keys', 'fork');
   if (checkpoint.size < known.size || oldSize !== known.size)
     throw new Refused(
       409,
-      `the checkpoint does not continue the newest known one, which covers the first ${known.size} lines of the run`,
+      `the checkpoint does not continue the newest known checkpoint, which covers the first ${known.size} lines of the run`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
   // Rejects an older checkpoint of equal size: an attacker could replay one to make a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
-    throw new Refused(409, `a later checkpoint of the same ${known.size} lines was received`, 'replay');
+    throw new Refused(409, `a later checkpoint of the same ${known.size} lines was already received`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has already ended, with line ${known.size}`, 'fork');
   const older = readOlder(known);
   if (!isConsistent(older, checkpoint, proof))

@@ -27,7 +27,7 @@ export function addEnterRoute(app: RestApp, context: RegistryContext, attempts: 
       if ('cause' in entered) {
         await recordFailure({ cause: entered.cause }, request, reply, attempts);
         // The response does not depend on the cause, so that an attacker cannot find out which links exist.
-        const remedy = 'create another one with "merchant-gateway console"';
+        const remedy = 'create another link with "merchant-gateway console"';
         throw new Refusal(401, `The link is invalid, used or expired: ${remedy}`, [], 'link_not_valid');
       }
       reply.header('set-cookie', setSession(entered.secret));

@@ -100,7 +100,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: noQuery },
         config: {
           operation: {
-            summary: 'The newest link of the event chain, with which the chain is verified',
+            summary: 'The newest link of the event chain (hash chain of events), with which the chain is verified',
             data: chainStateSchema,
           },
           access: chainAccess,
@@ -118,7 +118,8 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: chainQuery },
         config: {
           operation: {
-            summary: 'The events in the form that is hashed for the event chain, oldest first',
+            summary:
+              'The events as they are hashed in the event chain, oldest first, with the signed checkpoints of the chain',
             data: chainPageSchema,
           },
           access: chainAccess,

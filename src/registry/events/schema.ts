@@ -77,7 +77,7 @@ export const eventFilters = {
   proof: Type.Optional(
     Type.String({
       pattern: /^(?:bootstrap|registry|unproven|(?:token|session):[A-Za-z0-9_-]{1,64})$/,
-      description: 'bootstrap, registry, unproven, token:ID or session:ID',
+      description: 'bootstrap (the shared token), registry, unproven (a failed sign-in), token:ID or session:ID',
     }),
   ),
   claimed: personName,

@@ -103,7 +103,7 @@ class Streams {
     const caller = administratorId ?? name;
     const own = [...this.#open].filter((stream) => stream.caller === caller);
     if (this.#open.size >= mostStreams || own.length >= mostStreamsOfCaller) {
-      throw new Refusal(429, 'Too many open streams: close one first', [], 'too_many_streams');
+      throw new Refusal(429, 'Too many open event streams: close a stream first', [], 'too_many_streams');
     }
     if (this.#isClosed) throw Refusal.unavailable();
     const stream = { out: new PassThrough(), caller, merchantId, isStillAllowed: request.isStillAllowed };

@@ -29,7 +29,14 @@ export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
     const entry = readEntry(value);
     return 'type' in entry ? { value: value as object, entry } : entry;
   } catch (error) {
-    if (error instanceof StrictJsonError) return [{ path: '', message: 'is not valid JSON, or names a field twice' }];
+    if (error instanceof StrictJsonError)
+      return [
+        {
+          path: '',
+          message:
+            'is not valid JSON, names a field twice, has a field __proto__, is nested too deep, or has a number with too many digits',
+        },
+      ];
     if (error instanceof TypeError) return [{ path: '', message: 'is not valid UTF-8' }];
     throw error;
   }

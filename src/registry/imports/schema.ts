@@ -25,7 +25,8 @@ export const keyEntrySchema = Type.Object({
   type: Type.Optional(Type.Literal('key', { description: 'key or merchant' })),
   lookupId: Type.String({
     pattern: /^[0-9a-fA-F]{64}$/,
-    description: '64 hexadecimal digits: the SHA-256 of the whole key, or its HMAC-SHA-256 with the pepper',
+    description:
+      '64 hexadecimal digits: the SHA-256 of the whole key or, with keys.pepperFile, its HMAC-SHA-256 with that pepper',
   }),
   merchantId: identifier,
   environment: keyFields.environment,

@@ -35,5 +35,5 @@ export function expiryIn({ expiresAt, expiresIn }: Expiry, now: number): number 
   if (expiresIn === undefined) return null;
   const moment = now + Number(expiresIn.slice(0, -1)) * (milliseconds[expiresIn.slice(-1)] ?? NaN);
   if (moment <= latestExpiry) return moment;
-  return { path: 'expiresIn', message: 'expiresIn must end before the year 10000' };
+  return { path: 'expiresIn', message: 'expiresIn is too long: the key must expire before the year 10000' };
 }

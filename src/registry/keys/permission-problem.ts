@@ -12,7 +12,7 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
     return null;
   } catch (error) {
     if (!(error instanceof InvalidPermission)) throw error;
-    const why = holdsApiKey(error.entry) ? 'must not hold anything that looks like a key' : error.message;
+    const why = holdsApiKey(error.entry) ? 'must not contain anything that looks like an API key' : error.message;
     return { path: 'permissions', message: `permissions: ${why}` };
   }
 }

@@ -21,7 +21,7 @@ const expiresAt = Type.String({
 });
 const expiresIn = Type.String({
   pattern: /^[1-9][0-9]{0,8}[smhd]$/,
-  description: 'a number of seconds, minutes, hours or days, such as 90d',
+  description: 'a number of seconds, minutes, hours or days, such as 30m, 12h or 90d',
 });
 
 /** Fields of a key that requests and imports share. */
@@ -42,7 +42,7 @@ export const resetBody = Type.Object({
     Type.Integer({
       minimum: 0,
       maximum: longestGraceSeconds,
-      description: `a whole number of seconds from 0 to ${longestGraceSeconds}, which is 30 days`,
+      description: `a whole number of seconds from 0 to ${longestGraceSeconds} (30 days), for which the old key stays valid`,
     }),
   ),
   expiresAt: Type.Optional(expiresAt),

@@ -87,7 +87,12 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
         // Rejects changes of the caller's own rights. Otherwise the last admin of a merchant could give up these rights
         // by mistake.
         if (member.id === callerOf(request).administratorId)
-          throw new Refusal(409, 'This is you: another merchant-admin must change your role or status', [], 'own_role');
+          throw new Refusal(
+            409,
+            'You cannot change your own role or status: another merchant-admin must change them',
+            [],
+            'own_role',
+          );
         const { role, status, version } = request.body;
         const changes = {
           ...(role === undefined ? {} : { roles: [role] }),

@@ -48,7 +48,7 @@ export const memberChangesBody = Type.Object(
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
         description:
-          'a whole number: the version that the change is based on; if the member has another one, nothing is changed',
+          'a whole number: the version on which the change is based; nothing is changed if the member has another version',
       }),
     ),
   },

@@ -20,7 +20,7 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
     const path = `originAllowlist[${index}]`;
     if (!isOriginPattern(entry)) {
       const form =
-        'a host such as shop.example or *.shop.example, with https:// before it or a port after it if wanted';
+        'a host such as shop.example or *.shop.example, optionally with http:// or https:// before it and a port after it';
       problems.push({ path, message: `${path} must be ${form}` });
       continue;
     }
@@ -28,7 +28,7 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
     // Checks the canonical form, which is stored. An entry could hide an API key with full-width letters, which become
     // ASCII letters in the canonical form.
     if (holdsApiKey(text)) {
-      problems.push({ path, message: `${path} must not hold anything that looks like a key` });
+      problems.push({ path, message: `${path} must not contain anything that looks like an API key` });
       continue;
     }
     // Checks the length after the conversion to Punycode, which can make a host several times as long.

@@ -130,7 +130,7 @@ export function changeMerchant(
     if (expected !== undefined && expected !== before.revision) {
       throw new Refusal(
         409,
-        `The merchant has changed meanwhile (its revision is now ${before.revision}): read it again, then repeat the change`,
+        `Another request has changed the merchant (its revision is now ${before.revision}): read the merchant again, then repeat the change`,
       );
     }
     const names = settingNames.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));

@@ -54,7 +54,7 @@ export const merchantChangesBody = Type.Object(
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
         description:
-          'a whole number: the revision that the change is based on; if the merchant has another one, nothing is changed',
+          'a whole number: the revision on which the change is based; nothing is changed if the merchant has another revision',
       }),
     ),
   },
@@ -96,7 +96,7 @@ export const listedMerchantSchema = Type.Object({
   counts: Type.Optional(
     Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
       description:
-        'numbers of active keys, and of requests in the last 24 hours; null if the caller lacks the permission usage:read',
+        'numbers of active keys, and of all and of refused requests in the last 24 hours; null if the caller lacks the permission usage:read',
     }),
   ),
 });

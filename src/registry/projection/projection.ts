@@ -161,7 +161,9 @@ export class Projection {
     const snapshot = this.#isHolder ? before : await store.snapshot();
     this.#isHolder = true;
     if (snapshot.servers.length === 0)
-      throw new Error('Redis does not report its run id: allow the registry INFO (ACL: +info)');
+      throw new Error(
+        'Redis does not report its run id: allow the Redis user of the registry the command INFO (ACL: +info)',
+      );
     const history = await readHistory(database);
     this.#sealing.require(snapshot, history);
     const holds = await this.#holds(snapshot, history);

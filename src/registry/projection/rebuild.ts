@@ -129,7 +129,7 @@ export class Rebuild {
     if (isBehind || heldBack > 0)
       logger?.warn(
         { heldBack },
-        'the database lacks changes that the store or a gateway has: it was restored to an earlier state; see "merchant-gateway restores list"',
+        'the database lacks changes that the store or a gateway has: the database was restored to an earlier state; see "merchant-gateway restores list"',
       );
     return true;
   }

@@ -20,7 +20,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'When the registry found or suspected that its database lacks changes, newest first',
+          summary: 'Restores of the database from a backup that the registry found or suspected, newest first',
           data: Type.Array(restoreSchema),
         },
         access: { permission: 'restores:read' },
@@ -47,7 +47,10 @@ export const restoreRoutes: Routes = (app, context) => {
     {
       schema: { querystring: pagingQuery },
       config: {
-        operation: { summary: 'Held-back keys and merchants, newest first', page: heldBackSchema },
+        operation: {
+          summary: 'Keys and merchants held inactive after a restore of the database, newest first',
+          page: heldBackSchema,
+        },
         access: { permission: 'restores:read' },
       },
     },
@@ -64,7 +67,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { params: idParams, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Restore a held-back key or merchant to its state in the restored database',
+          summary: 'Reactivate a key or merchant held inactive: it gets back its state in the restored database',
           data: withPropagation(lifted),
         },
         access: { permission: 'restores:write' },

@@ -30,7 +30,7 @@ export const heldBackSchema = Type.Object({
   /** The deprecated name of `keyId` or, for a merchant, of `merchantId`. */
   id: Type.String({
     deprecated: true,
-    description: 'Read keyId instead. If the record is a merchant, read merchantId.',
+    description: 'Deprecated: read keyId instead or, if the record is a merchant, merchantId.',
   }),
   /** Where the later revision (number of the change) was found: `store`, or the instance id of a gateway. */
   source: Type.String(),

@@ -30,7 +30,12 @@ export function refreshRunning(): Refusal {
 
 /** Creates a 403: the provider or the registry does not accept the person. */
 export function denied(): Refusal {
-  return new Refusal(403, 'The sign-in was not accepted', [], 'access_denied');
+  return new Refusal(
+    403,
+    'The OpenID provider or the registry did not accept the sign-in: the event sign-in.failed has the cause',
+    [],
+    'access_denied',
+  );
 }
 
 /** Creates a 400: the device code is no longer valid. */

@@ -29,7 +29,7 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
     const signIns = provider && new SignIns({ ...context, attempts, provider });
     const ready = (): SignIns => {
       if (signIns !== null) return signIns;
-      throw new Refusal(404, 'This registry has no OpenID provider (registry.oidc)', [], 'sign_in_not_configured');
+      throw new Refusal(404, 'This registry has no OpenID provider: set registry.oidc', [], 'sign_in_not_configured');
     };
 
     /** Counts sign-ins that are refused because there are too many, or because the provider is unavailable. */
@@ -75,7 +75,10 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
         schema: { querystring: noQuery, body: handleBody },
         config: {
           isOpen: true,
-          operation: { summary: 'Replace a session; the roles are read again', data: sessionSchema },
+          operation: {
+            summary: 'Replace the token of a session by a new one; the roles are read from the OpenID provider again',
+            data: sessionSchema,
+          },
         },
       },
       async (request) =>

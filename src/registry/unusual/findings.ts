@@ -173,14 +173,14 @@ export async function ruleStates(
   const watch = await database.selectFrom('usage_watch').selectAll().executeTakeFirst();
   const isRecent = (at: number | null | undefined): boolean =>
     at !== null && at !== undefined && now - at < dayMilliseconds;
-  const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent usage for a day';
-  const without = (what: string): string => `no gateway has sent ${what} for a day: see geoip in the configuration`;
+  const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent request counts for a day';
+  const without = (what: string): string => `no gateway has sent ${what} for a day: see the option geoip`;
   const lacks = {
     'new-country': isRecent(watch?.country_at) ? null : without('the country of an address'),
     'new-network': isRecent(watch?.network_at) ? null : without('the network of an address'),
   };
   return unusualRules.map((rule) => {
-    if (off === null || off.includes(rule)) return { rule, isOff: 'turned off by registry.unusual' };
+    if (off === null || off.includes(rule)) return { rule, isOff: 'registry.unusual turns the rule off' };
     return { rule, isOff: noUsage ?? (lacks as Readonly<Record<string, string | null>>)[rule] ?? null };
   });
 }

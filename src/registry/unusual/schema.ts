@@ -18,7 +18,7 @@ export const unusualFindingSchema = Type.Object({
   keyId: Type.String(),
   merchantId: Type.String(),
   rule: Type.String({ description: `one of ${ruleList}` }),
-  kind: Type.String({ description: 'the rule, and the new value that it found, such as new-country:KE' }),
+  kind: Type.String({ description: 'the rule and, if the rule found a new value, that value, such as new-country:KE' }),
   foundAt: moment,
   /**
    * Time of the first request that shows the unusual use. Some usage counts have only the hour, so the time is
@@ -46,7 +46,8 @@ export const unusualQuery = Type.Object({
   status: Type.Optional(
     Type.Enum(['open', 'answered'], {
       type: 'string',
-      description: 'open: findings without a decision, or with the decision look; answered: all other findings',
+      description:
+        'open: findings without a decision, or with the decision look (under investigation); answered: all other findings',
     }),
   ),
 });

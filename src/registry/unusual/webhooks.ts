@@ -193,7 +193,7 @@ export class WebhookSender {
     const ids = targets.map(({ id }) => id);
     let abandoned = database
       .updateTable('webhooks')
-      .set({ given_up_at: now, problem: 'its target is no longer configured' })
+      .set({ given_up_at: now, problem: 'the target of the webhook is no longer configured' })
       .where('given_up_at', 'is', null)
       .where('created_at', '<', now - givenUpAfterMilliseconds);
     if (ids.length > 0) abandoned = abandoned.where('target', 'not in', ids);

@@ -46,7 +46,7 @@ export async function judgeAllowlist(
     .limit(mostJudged + 1)
     .execute();
   if (rows.length > mostJudged) {
-    const message = `since is too early: the requests since then have more than ${mostJudged} addresses`;
+    const message = `since is too early: requests from more than ${mostJudged} addresses have arrived since then. Choose a later time`;
     throw Refusal.invalid([{ path: 'since', message }]);
   }
 

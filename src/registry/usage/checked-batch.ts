@@ -24,7 +24,7 @@ const codeForm = /^[a-z0-9_]{1,64}$/;
  */
 export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
   const batch = await parseBatch(body);
-  if (batch === null) throw new RefusedBatch('the batch is malformed or too large');
+  if (batch === null) throw new RefusedBatch('the batch (message with request counts) is malformed or too large');
   requireRanges(batch);
   requireNames(batch);
   return stored(batch, detail);
@@ -36,7 +36,9 @@ export async function readBatch(body: string, detail: AddressDetail): Promise<Us
  * (UTC), and a count that is too high
  */
 function requireRanges(batch: UsageBatch): void {
-  const problem = new RefusedBatch('the batch has a time, a count or a sequence number out of range');
+  const problem = new RefusedBatch(
+    'the batch (message with request counts) has an invalid time, count, sequence number or result code',
+  );
   const require = (isValid: boolean): void => {
     if (!isValid) throw problem;
   };
@@ -87,11 +89,13 @@ function requireNames({ keys, merchants }: UsageBatch): void {
   const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);
   for (const { keyId, merchantId } of keys) {
     if (keyId !== null && !(isId(keyId) && isId(merchantId)))
-      throw new RefusedBatch('the batch has a key without a valid id');
+      throw new RefusedBatch('the batch (message with request counts) has a key whose id or merchant id is invalid');
   }
   for (const { merchantId, refusals } of merchants) {
     if (!isId(merchantId) || refusals.some(({ keyId }) => keyId !== null && !isId(keyId)))
-      throw new RefusedBatch('the batch has a merchant or a refusal without a valid id');
+      throw new RefusedBatch(
+        'the batch (message with request counts) has a merchant or a refused request with an invalid id',
+      );
   }
 }
 

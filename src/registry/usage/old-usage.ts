@@ -56,7 +56,7 @@ export class OldUsage {
     this.#options = options;
     this.#passed = new PassedTime(options.monotonic);
     const { timers, logger } = options;
-    this.#task = new RetentionTask({ timers, logger, what: 'usage', forget: () => this.forget() });
+    this.#task = new RetentionTask({ timers, logger, what: 'request counts', forget: () => this.forget() });
   }
 
   /** Starts after a pause and runs until `stop()`. */

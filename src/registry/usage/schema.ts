@@ -94,7 +94,7 @@ export const gatewayRowSchema = Type.Object({
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
-  requests: Type.Integer({ minimum: 0, description: 'All accepted requests in this time' }),
+  requests: Type.Integer({ minimum: 0, description: 'All accepted requests from since to until' }),
   refused: Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
@@ -115,7 +115,7 @@ export const verdictSchema = Type.Object({
   uncertain: Type.Integer({
     minimum: 0,
     description:
-      'Accepted requests that cannot be judged: their address is not stored, or the list admits only a part of their network',
+      'Accepted requests that cannot be judged: neither their address nor network is stored, or the list admits only a part of the stored network',
   }),
   addresses: Type.Array(
     Type.Object({ address: Type.String(), country: text, requests: count, firstAt: moment, lastAt: moment }),
@@ -144,14 +144,14 @@ const optionalMoment = (purpose: string) =>
   );
 
 const period = {
-  since: optionalMoment('Beginning, rounded down to its hour or day; default: 7 days before the end'),
-  until: optionalMoment('End, rounded up to its hour or day; default: now'),
+  since: optionalMoment('Beginning of the period, rounded down to a full hour or day; default: 7 days before the end'),
+  until: optionalMoment('End of the period, rounded up to a full hour or day; default: now'),
 };
 const format = {
   format: Type.Optional(
     withPurpose(
       Type.Enum(['json', 'csv'], { type: 'string', description: 'json or csv' }),
-      'csv: the whole list as text/csv, at most 10,000 rows, without page and per_page',
+      'csv: the whole list as text/csv, at most 10,000 rows; page and per_page are not allowed',
     ),
   ),
 };
@@ -201,7 +201,7 @@ export const verdictQuery = Type.Object({
   allow: withPurpose(
     Type.String({
       ...{ maxLength: longestAllow, pattern: /^[0-9A-Fa-f.:/,]*$/ },
-      description: 'a list of IP addresses and CIDRs with commas in between',
+      description: 'a comma-separated list of IP addresses and CIDRs',
     }),
     'The IP allowlist to judge; empty: an allowlist that admits no address',
   ),
@@ -212,14 +212,17 @@ export const verdictQuery = Type.Object({
 export const refusalsQuery = Type.Object({
   ...{ ...listQuery, code, key, address, environment },
   requestId: Type.Optional(
-    Type.String({ pattern: /^[\x21-\x7e]{1,128}$/, description: 'the id of a request, as its response shows it' }),
+    Type.String({
+      pattern: /^[\x21-\x7e]{1,128}$/,
+      description: 'the id of a request, as in the header x-request-id of its response',
+    }),
   ),
-  since: optionalMoment('Earliest time'),
-  until: optionalMoment('End; only refusals before this time'),
+  since: optionalMoment('Only refusals at this time or later'),
+  until: optionalMoment('Only refusals before this time'),
   after: Type.Optional(
     withPurpose(
       Type.String({ pattern: /^(?:0|[1-9][0-9]{0,14})$/, description: 'a whole number: the id of a refusal' }),
-      'Only refusals after the one with this id, oldest first',
+      'Only refusals after the refusal with this id, oldest first',
     ),
   ),
 });
@@ -229,7 +232,10 @@ export const gatewaysQuery = Type.Object({
   ...listQuery,
   environment,
   state: Type.Optional(
-    Type.Enum(['running', 'ended', 'incomplete'], { type: 'string', description: 'running, ended or incomplete' }),
+    Type.Enum(['running', 'ended', 'incomplete'], {
+      type: 'string',
+      description: 'running, ended, or incomplete (silent for 30 seconds without having ended)',
+    }),
   ),
 });
 

@@ -132,7 +132,10 @@ export class UsageBatches {
     const now = this.#options.clock.now();
     if (now - this.#loggedAt < betweenLogsMilliseconds) return;
     this.#loggedAt = now;
-    this.#options.logger?.error({ problem }, 'request counts of a gateway refused: these requests are not counted');
+    this.#options.logger?.error(
+      { problem },
+      'request counts of a gateway were rejected: these requests are not counted',
+    );
   }
 }
 

@@ -36,7 +36,7 @@ const operator = {
   administratorId: orNull(identifier('the id of an administrator')),
   proof: Type.String({
     pattern: /^(?:bootstrap|(?:token|session):[A-Za-z0-9_-]{1,64})$/,
-    description: 'bootstrap, token:ID or session:ID',
+    description: 'bootstrap (the shared token), token:ID or session:ID',
   }),
   claimed: orNull(name),
   reason: orNull(keylessLine(200, 'Deposit of 2026-01-31')),

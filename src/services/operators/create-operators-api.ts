@@ -50,7 +50,8 @@ export function createOperatorsApi({
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'The name of the operator. It is used only with the shared token, and is not verified',
+  description:
+    'The name of the operator. It is used only with the shared token (services.operators.tokenFile), and is not verified',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -81,16 +82,16 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The operator lacks the permission (named in details), or the request came through the gateway',
+    403: 'The operator lacks the permission that data.permission names, or the request came through the gateway',
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {
-          409: 'The reference or the id is already in use (reference_taken, wallet_exists)',
+          409: 'The reference already belongs to another movement (reference_taken), or a different wallet exists (wallet_exists)',
           413: 'The body is too large',
           415: 'The body is not application/json, or it is compressed',
         }
       : {}),
-    422: 'Invalid fields (data.errors), or the reason in data.code: wrong_environment, wrong_currency, wrong_merchant, insufficient_balance, balance_too_large',
+    422: 'data.code has the reason: validation_failed (data.errors lists the invalid fields), wrong_environment, wrong_currency, wrong_merchant, insufficient_balance or balance_too_large',
     500: 'Unexpected error',
     503: isChange
       ? 'The database is unavailable. The change may have been made nevertheless: send the same request again'

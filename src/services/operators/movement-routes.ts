@@ -64,7 +64,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       schema: { params: idParams, querystring: pagingQuery },
       config: {
         permission: 'wallets:read',
-        operation: { summary: 'The entries of a wallet, newest first', page: entrySchema },
+        operation: { summary: 'The ledger entries of a wallet, newest first', page: entrySchema },
       },
     },
     async (request) => {

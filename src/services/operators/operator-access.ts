@@ -143,7 +143,7 @@ export function requireApproval(request: FastifyRequest, funding: Funding, attem
   countRefusal(request, 'approval', attempts);
   const message =
     `Funding above ${limit} minor units of ${funding.currency} needs the approval of another administrator. Request it ` +
-    'from the registry (POST /approvals), then repeat this request with the services token for the approved request';
+    'from the registry (POST /approvals). Then repeat this request with a services token for the approval (POST /services-tokens?approvalId=ID)';
   throw new Refusal(403, message, [], 'approval_required');
 }
 
@@ -163,12 +163,17 @@ function authorise(request: FastifyRequest, permission: WalletPermission, attemp
   const { name, permissions, reasonFor } = operatorOf(request);
   if (!permissions.includes(permission)) {
     countRefusal(request, permission, attempts);
-    const message = `${name} may not do this: it needs ${permission}`;
+    const message = `${name} lacks the permission ${permission}, which this request needs`;
     throw new Refusal(403, message, [], 'permission_missing', { permission });
   }
   const reason = reasonIn(request.headers['x-reason']);
   // No reason header is required for a movement, because its body always contains a reason.
   if (permission === 'wallets:fund' || !reasonFor.includes(permission) || reason !== null) return;
   countRefusal(request, 'reason', attempts);
-  throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
+  throw new Refusal(
+    400,
+    `A reason is required for ${permission}: send the header x-reason, or use --reason`,
+    [],
+    'reason_required',
+  );
 }

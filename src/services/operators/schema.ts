@@ -75,7 +75,9 @@ export const openedWalletSchema = Type.Object(
   { title: 'OpenedWallet' },
 );
 
-const account = Type.String({ description: 'float, payouts, or the id of a wallet' });
+const account = Type.String({
+  description: 'an account: float (the operator), payouts (money sent to the bank), or the id of a wallet',
+});
 
 /** One row of the ledger: an amount that moved from one account to another. */
 export const entrySchema = Type.Object(

@@ -68,7 +68,7 @@ export const payoutsQuery = Type.Object({
   ...pagingQuery.properties,
   status: Type.Optional(status),
   reference: Type.Optional(
-    withPurpose(reference, 'Only the payout with this reference, as merchantReference or as reference'),
+    withPurpose(reference, 'Only the payout that has this value as its merchantReference or as its reference'),
   ),
   walletId: Type.Optional(walletFilter),
   ...createdQuery,

@@ -197,7 +197,9 @@ export class Receipts {
       const witness = this.#keyOf(note, reply);
       const size = head === undefined ? this.#listSize : readListHead(head, forPurpose(witness, 'note')).size;
       if (size < this.#listSize)
-        return { problem: `the list of the registry has shrunk from ${this.#listSize} checkpoints to ${size}` };
+        return {
+          problem: `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints`,
+        };
       const former = this.#key;
       // Store the key only after the receipt was verified. Otherwise a forged reply could set a key that rejects all
       // later receipts.

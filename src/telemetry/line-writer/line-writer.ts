@@ -88,7 +88,10 @@ export class LineWriter {
 
   /** Why lines cannot be written, for operators; null while they can be written. */
   get problem(): string | null {
-    return this.#failure ?? (this.#heldBytes > slowBytes ? `${this.#heldBytes} bytes wait to be written` : null);
+    return (
+      this.#failure ??
+      (this.#heldBytes > slowBytes ? `the destination is too slow: ${this.#heldBytes} bytes wait to be written` : null)
+    );
   }
 
   /** Accepts a line without its line end. */

@@ -215,7 +215,7 @@ function observeUse(
   const idle = first - Math.max(state.lastUse, watchedSince);
   const least = idleDays * dayMilliseconds * (state.activeDays < daysOfRhythm ? withoutRhythmFactor : 1);
   if (idle < least || idle <= longerGapFactor * state.longestGap) return { state: after, found: [] };
-  const message = `first use after ${Math.floor(idle / dayMilliseconds)} days`;
+  const message = `first use after ${Math.floor(idle / dayMilliseconds)} days without use`;
   const row = accepted.find(({ firstAt }) => firstAt === first);
   const place = { address: row?.address ?? null, country: row?.country ?? null, asNumber: row?.asNumber ?? null };
   return { state: after, found: [{ rule: 'idle-key', pattern: 'idle-key', at: first, message, ...place }] };
