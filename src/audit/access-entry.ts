@@ -76,7 +76,7 @@ export interface FoundEntry {
   readonly isSealed: boolean;
 }
 
-/** Parses the bytes of a log line. Returns null if the line is not about a request. */
+/** Parses the bytes of a log line (null: too long). Returns null if the line is not about a request. */
 export function findEntry(bytes: Buffer | null): FoundEntry | null {
   if (bytes === null) return null;
   const line = bytes.toString('utf8');
@@ -103,7 +103,7 @@ export function ignoredLinesWarning(count: number): string {
   return `${count} ${lines} ignored, because the hash chain of the log does not contain ${them}. Such lines were inserted or damaged: see "merchant-gateway audit verify".\n`;
 }
 
-/** Returns the client's address; if it is unknown, the address of the connection's peer. */
+/** Returns the client's address; if it is unknown, the address of the connection's peer; null if both are unknown. */
 export function addressOf({ client, source }: CountedEntry): string | null {
   return client?.ip ?? source?.ip ?? null;
 }

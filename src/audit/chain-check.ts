@@ -23,8 +23,8 @@ export function lineHashesOf(secrets: readonly LogSecret[]): LineHashes {
 }
 
 /**
- * Maximum number of stored gaps in the line numbers. Without it, a forged log full of gaps could exhaust the memory and
- * slow down the check of each line.
+ * Maximum number of stored gaps in the line numbers. Without this limit, a forged log full of gaps could exhaust the
+ * memory and slow down the check of each line.
  */
 const mostGaps = 1_000;
 
@@ -38,7 +38,7 @@ export class ChainCheck {
    * last line.
    */
   closed = false;
-  /** Whether the last line states that the chain continues in another file. */
+  /** Whether the newest line states that another file continues the chain, but does not name the next chain. */
   goesOn = false;
   /** The id of the next chain, in the next file, if the last line names it; otherwise null. */
   next: string | null = null;
@@ -102,7 +102,7 @@ export class ChainCheck {
 
   /**
    * Verifies the next line of this chain.
-   * @returns whether its hash and its position are correct
+   * @returns whether its hash is correct and the line does not follow a later one
    */
   check(line: SealedLine, place: Position): boolean {
     this.lines += 1;
@@ -257,18 +257,18 @@ export interface RunProof {
   readonly name: string | null;
   /** The number of the last signed line; 0 if no line is signed. The signature also covers all lines before it. */
   readonly signedTo: number;
-  /** When the gateway signed that line, in milliseconds since 1970; null if no line is signed. */
+  /** When the gateway signed the line `signedTo`, in milliseconds since 1970; null if no line is signed. */
   readonly signedAt: number | null;
   /**
    * The number of the last line that a receipt covers; 0 without a receipt. With a receipt, the registry signs that it
    * stored a checkpoint.
    */
   readonly witnessedTo: number;
-  /** When the registry signed that receipt, in milliseconds since 1970; null without a receipt. */
+  /** When the registry signed the receipt for `witnessedTo`, in milliseconds since 1970; null without a receipt. */
   readonly witnessedAt: number | null;
   /** The number of lines after the last signed line. */
   readonly unsigned: number;
-  /** How many lines that a signature covers are missing at the end of the run; all of them if no line is left. */
+  /** Number of signed lines that are missing at the end of the run; all signed lines if the run has no line left. */
   readonly missing: number;
 }
 
@@ -286,7 +286,7 @@ export interface Verdict {
   readonly findings: readonly Finding[];
   /** The number of all findings, including those that `findings` omits. */
   readonly findingCount: number;
-  /** Facts that could not be verified but are no sign of a change. */
+  /** Remarks that report no defect: for example, what could not be verified, or a hint about a wrong secret. */
   readonly notes: readonly string[];
 }
 

@@ -16,7 +16,7 @@ export function counted(count: number, what: string): string {
 
 /** The kinds of defects that a verification of a log can find. */
 type FindingKind =
-  /** The bytes of a line do not match its hash. */
+  /** The content or the number of a line does not match its hash or a signed checkpoint. */
   | 'edited'
   /** One or more lines before this line are missing. */
   | 'missing'
@@ -24,11 +24,11 @@ type FindingKind =
   | 'reordered'
   /** This line is a repetition of an earlier line. */
   | 'repeated'
-  /** No gateway wrote this line. */
+  /** Nothing proves that a gateway wrote this line: it may be inserted, damaged or forged. */
   | 'foreign'
   /** The first lines of the chain that begins here are missing. */
   | 'headless'
-  /** The chain that ends here has no end checkpoint, so its last lines are perhaps missing. */
+  /** The end may be missing: a chain has no end checkpoint or lacks signed lines, or a file ends within a line. */
   | 'truncated'
   /** A chain was hashed without the secret of the log. */
   | 'unkeyed'

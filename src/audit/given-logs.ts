@@ -6,7 +6,7 @@ import type { SealedLine } from './sealed-line.js';
 interface Fragment {
   readonly place: Position;
   readonly bytes: number;
-  /** Whether it could be the beginning of an incompletely written line. */
+  /** Whether the fragment could be the beginning of a line that was not written completely. */
   readonly mayBegin: boolean;
   /** Whether the fragment ends with a line end. */
   readonly ended: boolean;
@@ -35,7 +35,10 @@ function newLog(): GivenLog {
 const rotation = /(?:\.\d+|-\d{8,})?(?:\.gz)?$/;
 const workerLog = /\.\d+\.[^./\d][^./]*$/;
 
-/** Assigns files to logs if the files of several worker processes are verified together. */
+/**
+ * Assigns each file to a log. Each worker process has its own log, and the files of several workers can be verified
+ * together.
+ */
 export class GivenLogs {
   readonly #ofWorkers = new Map<string, GivenLog>();
   #present = newLog();
@@ -45,8 +48,8 @@ export class GivenLogs {
   readonly all: GivenLog[] = [this.#present];
 
   /**
-   * Returns the log to which the next line of a file belongs. @param line null if the file is empty or the line belongs
-   * to no hash chain; in that case, the file name decides
+   * Returns the log to which the next line of a file belongs.
+   * @param line null if the file is empty or the line belongs to no hash chain; in that case, the file name decides
    */
   of(file: string, line: SealedLine | null): GivenLog {
     if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;

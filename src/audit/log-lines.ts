@@ -34,7 +34,8 @@ const unpackProblems: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads files one after the other. Yields the complete lines of each chunk that is read.
+ * Reads files one after the other. Yields the complete lines of each chunk, and at the end of a file the incomplete
+ * last line, if any.
  * @param files paths, or `-` for standard input; files with the extension `.gz` are decompressed
  * @throws UnreadableLog
  */

@@ -13,7 +13,10 @@ export interface PinnedKey {
 
 /** How far the clocks of a gateway and of the registry are allowed to differ. */
 export const clockToleranceMilliseconds = 60_000;
-/** In its receipt for a checkpoint, the registry rounds the time down to whole seconds, so it is up to 1 s early. */
+/**
+ * In its receipt (signature with a time) for a checkpoint, the registry rounds the time down to whole seconds, so the
+ * time can be 1 s too early.
+ */
 const receiptRoundingMilliseconds = 1_000;
 const noteHead = '{"note":"';
 
@@ -37,8 +40,8 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // The key that was valid at that time must itself verify the signature. Otherwise, while a newer key with the same
-  // name is valid, signatures of an expired and perhaps stolen key would be accepted.
+  // A key that was valid at the time of the checkpoint must itself verify the signature. Otherwise, while a newer key
+  // with the same name is valid, signatures of an expired and perhaps stolen key would be accepted.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to

@@ -49,7 +49,7 @@ const mostBytes = 16 * 1024;
 /**
  * Reads, from a line about one request, the members that a summary counts. Returns the same values as JSON.parse, which
  * takes three times as long because it creates all members.
- * @returns null if the line is very long, or a gateway would write it differently. Even such a line can be valid JSON
+ * @returns null if the line is very long or has another form; such a line can still be valid JSON
  */
 export function readPlainLine(bytes: Buffer): CountedEntry | null {
   const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));
@@ -69,7 +69,7 @@ export function readPlainLine(bytes: Buffer): CountedEntry | null {
   } as CountedEntry;
 }
 
-/** The members that a summary counts, of a line about a request. */
+/** What a summary reads from a line about a request: the counted members, and whether the line is sealed. */
 interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
   readonly entry: CountedEntry;
 }

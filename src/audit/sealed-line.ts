@@ -82,8 +82,8 @@ const longestCount = 15;
 let newest = { start: '', id: '' };
 
 /**
- * Parses a line of a chain by the positions of its members, because parsing its JSON takes longer. @returns null if it
- * is not a line of a chain
+ * Parses a line of a chain by the positions of its members, because parsing its JSON takes longer.
+ * @returns null if it is not a line of a chain
  */
 export function parseSealedLine(line: Buffer): SealedLine | null {
   const end = line.length - sealLength;
@@ -115,8 +115,8 @@ function hasCheckpointMark(line: Buffer): boolean {
 }
 
 /**
- * Returns the index of the first of the digits that end before `end`. A backward search for the text before these
- * digits would take most of the parsing time.
+ * Returns the index of the first digit of the number that ends before `end`. Steps back digit by digit, because
+ * `lastIndexOf` with the text before the number would take most of the parsing time.
  */
 function beforeDigits(text: string, end: number): number {
   for (let at = end; at > 0; at -= 1) {
@@ -126,7 +126,7 @@ function beforeDigits(text: string, end: number): number {
   return 0;
 }
 
-/** Whether the digits from `from` to `to` are a positive number without leading zeros. */
+/** Whether the digits from `from` to `to` are a positive number without leading zeros, of at most 15 digits. */
 function isSequence(text: string, from: number, to: number): boolean {
   return to > from && to - from <= maxSequenceDigits && text.charCodeAt(from) !== zero;
 }

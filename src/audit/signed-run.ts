@@ -41,7 +41,7 @@ export class SignedRun {
    * checkpoint.
    */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
-  /** The newest signed checkpoint whose Merkle root matches the lines. */
+  /** The newest signed checkpoint whose Merkle root matches the lines; null before the first match. */
   proved: KeptCheckpoint | null = null;
   /**
    * The newest checkpoint that matches the lines and has a receipt: the registry's signature that it stored the

@@ -27,7 +27,7 @@ export class SignedRuns {
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /** Checkpoints that the registry received over 60 s before or after signing: number, and the times of the first. */
+  /** Checkpoints that the registry received over 60 s before or after signing: their count, and times of the first. */
   readonly #apart = { count: 0, first: null as string | null };
   /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();
@@ -118,8 +118,8 @@ export class SignedRuns {
   }
 
   /**
-   * Compares a checkpoint line of the log with the registry's list of checkpoints. The line contains a receipt, and a
-   * list head: the length and the Merkle root of the list, as signed by the registry.
+   * Compares a checkpoint line of the log with the registry's list of checkpoints. The line can contain a receipt,
+   * whose time is stored, and a list head: the length and the Merkle root of the list, as signed by the registry.
    * @returns how they differ; null if they match
    */
   compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
@@ -150,8 +150,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns the number of the last signed line for each gateway process. Includes processes whose lines are all
-   * missing.
+   * Returns how far signatures and receipts cover the lines of each gateway process. Includes processes whose lines are
+   * all missing.
    */
   proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
     const given = new Set(chains.map(({ id }) => id));
@@ -174,7 +174,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns findings for invalid checkpoints, unsigned chains, and missing signed lines.
+   * Returns findings for invalid or contradictory checkpoints, unsigned chains, and missing signed lines. Adds remarks
+   * to `notes`.
    * @param areRequired whether missing lines are findings; false for a partial log
    */
   judge(

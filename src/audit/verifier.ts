@@ -43,7 +43,7 @@ export class Verifier {
   #inFile: boolean | null = null;
   /** The first checkpoints of files that continue another file. Checked at the end: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line. If a partial log begins with the last line of a chain, no other line proves it. */
+  /** The chain of the first line, if that line can end it; otherwise null. Its missing proof is then no defect. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -165,8 +165,8 @@ export class Verifier {
   }
 
   /**
-   * Verifies what a start checkpoint states about the log before it: either the last line of the previous process,
-   * which must precede it, or an empty file, in which it must be the first line.
+   * Verifies what a start checkpoint states about the log before it. The stated last line of the previous process must
+   * precede it. If it states that its file was empty, it must be the first line of the file.
    */
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
@@ -205,8 +205,8 @@ export class Verifier {
   }
 
   /**
-   * Reports a start checkpoint that states that its file was empty, although other lines precede it there. Standard
-   * input and a partial log can be several concatenated files, so they get only a note.
+   * Reports a start checkpoint that claims an empty file, although other lines precede it in the file. Standard input
+   * and a partial log can be several concatenated files. For these, it adds only a note.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
@@ -229,14 +229,14 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // An attacker could insert a complete line of the length that the next process states. So the fragment must also
-    // have the form of an incomplete line.
+    // An attacker could insert a complete line whose length is the one that the next process stated. So the fragment
+    // must also have the form of an incomplete line.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
         `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,
       );
     } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
-      return; // already noted as an incomplete line
+      return; // `#judgeUnfinished` has already added a note about this line
     } else if (fragment !== null) {
       const message = 'this line belongs to no hash chain: it was inserted or damaged';
       this.#findings.report({ ...fragment.place, kind: 'foreign', message });

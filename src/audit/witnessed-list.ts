@@ -54,7 +54,10 @@ export class WitnessedList {
   readonly keys: WitnessKeys;
   /** Whether the list itself is given. If false, only the public keys of the registry are given. */
   readonly isGiven: boolean;
-  /** How many signed list heads could not be compared, because their key is not among the given ones. */
+  /**
+   * How many signed heads of the list (its length and Merkle root) could not be compared, because their key was not
+   * given.
+   */
   #unknownHeads = 0;
   readonly #tree = new MerkleTree();
   /** The Merkle root of the list at each size, in hex. */
@@ -62,13 +65,17 @@ export class WitnessedList {
 
   /**
    * @param keys the public keys that verify the registry's receipts: the current one and replaced ones
-   * @param isGiven false if the keys are known, but not the list. If false, list heads are not compared.
+   * @param isGiven false if the keys are known, but not the list; then signed heads (length and Merkle root) of the
+   * list are not compared
    */
   constructor(keys: readonly NoteKey[], isGiven = true) {
     [this.keys, this.isGiven] = [new WitnessKeys(keys), isGiven];
   }
 
-  /** Notes about signed list heads that could not be compared. Read it after the last head. */
+  /**
+   * Notes about signed heads of the list (its length and Merkle root) that could not be compared. Read them after the
+   * last head.
+   */
   get notes(): string[] {
     return this.#unknownHeads === 0
       ? []
@@ -85,7 +92,8 @@ export class WitnessedList {
 
   /**
    * Compares the list with a list head (length and Merkle root) that the registry signed earlier. Call it after the
-   * last checkpoint. Returns how they differ; null if they match, or if the key of the head is unknown.
+   * last checkpoint.
+   * @returns how they differ; null if they match, if the list is not given, or if the key of the head is unknown
    */
   unlike(head: string): string | null {
     if (!this.isGiven) return null;

@@ -50,7 +50,7 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    places.copyWithin(first + 1, first, last); // in a full bucket, this overwrites the oldest entry
+    places.copyWithin(first + 1, first, last); // makes room at the front; a full bucket loses its oldest entry
     places[first] = number;
   }
 

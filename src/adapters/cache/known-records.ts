@@ -16,8 +16,8 @@ interface Entry<Compiled> {
 
 /**
  * Cached records in the order of their use. `dropAll` invalidates the records but keeps their objects. A record that is
- * read again without a change reuses its old object. Otherwise a preload of 100,000 records after a reconnect to Redis
- * would create much garbage, and collecting it would delay requests.
+ * read again without a change reuses its old object. Otherwise, reading 100,000 records again after a reconnect to
+ * Redis would create much garbage, and collecting it would delay requests.
  */
 export class KnownRecords<Compiled extends object> {
   readonly #entries: LRUCache<string, Entry<Compiled>>;
@@ -51,7 +51,7 @@ export class KnownRecords<Compiled extends object> {
     return entry?.epoch === this.#epoch ? entry : undefined;
   }
 
-  /** Returns a cached record without counting this call as a use. */
+  /** Returns a cached record without marking it as used; undefined if it is not cached. */
   peek(id: string): Readonly<Entry<Compiled>> | undefined {
     const entry = this.#entries.peek(id);
     return entry?.epoch === this.#epoch ? entry : undefined;
@@ -93,8 +93,8 @@ export class KnownRecords<Compiled extends object> {
 }
 
 /**
- * Whether two records have the same values, compared member by member with `===`. Compiled allowlists are opaque
- * objects, so two of them always count as different. Two errors count as different too.
+ * Whether two records have the same members with the same values, compared with `Object.is`. Compiled (parsed)
+ * allowlists are opaque objects, so two of them always count as different. Two errors count as different too.
  */
 function isUnchanged(former: object, current: object): boolean {
   if (former instanceof KeyStoreUnavailable || current instanceof KeyStoreUnavailable) return false;

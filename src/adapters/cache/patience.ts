@@ -18,14 +18,15 @@ export class FreshnessWait {
     [this.#isFresh, this.#now] = [isFresh, now];
   }
 
-  /** Whether a wait timed out recently, so that further requests skip it. */
+  /** Whether a wait timed out within the last 250 ms, so that further requests skip the wait. */
   get isOver(): boolean {
     return this.#now() - this.#lateAt < betweenWaitsMilliseconds;
   }
 
   /**
-   * Resolves after the timeout. If the process was blocked, `setImmediate` lets Node first process the data that
-   * arrived meanwhile. Concurrent callers share one wait.
+   * Resolves after `patienceMilliseconds`. If the cache is still not fresh then, records the time, so that further
+   * requests skip the wait. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node
+   * first process the data that arrived meanwhile.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

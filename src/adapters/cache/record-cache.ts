@@ -18,8 +18,8 @@ export interface CacheLimits {
 interface ReadInFlight<Compiled> {
   readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
   /**
-   * Whether the value of this read can be cached. False after an invalidation of the record, because the value may be
-   * outdated.
+   * Whether the value of this read can be cached. False once the record was invalidated or invalidations stopped
+   * arriving: the value may then be outdated.
    */
   mayBeHeld: boolean;
   /**
@@ -65,9 +65,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Returns a record from the cache while the cache is fresh, otherwise from the store. While the store is unavailable,
-   * returns a stale record, but not beyond the configured time. While invalidations cannot arrive, only a read of the
-   * store can show that a record does not exist.
+   * Returns a record from the cache while the cache is fresh, otherwise from the store. If the store fails or is slow,
+   * returns a stale record, but only within the configured time. A stale cache never shows that a record does not
+   * exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -97,7 +97,7 @@ export class RecordCache<Compiled extends object> {
     return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /** Returns the cached record as a stale (perhaps outdated) result. @throws KeyStoreUnavailable if it is malformed */
+  /** Returns the cached record as a stale result. @throws KeyStoreUnavailable if the cached record is malformed */
   #stale(id: string): RecordRead<Compiled> {
     return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }
@@ -133,8 +133,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Stops caching the values of reads in flight, which may be outdated. Must be called when invalidations no longer
-   * arrive.
+   * Ends the preload and stops caching the values of reads in flight, because both may be outdated. Must be called when
+   * invalidations no longer arrive.
    */
   becomeStale(): void {
     for (const id of this.#readsInFlight.keys()) this.#abandon(id);
@@ -148,8 +148,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Caches a preloaded record, unless it is already cached or may have changed since the preload began.
-   * @returns false if the cache is full: a preload must not evict a record that a request needed
+   * Caches a preloaded record, unless it is already cached, may have changed since the preload began, or the cache is
+   * not fresh.
+   * @returns false only if the cache is full: a preload must not evict a record that a request needed
    */
   holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {
     if (!ahead.mayHold(id) || !this.#standing.fresh || this.#known.has(id)) return true;
@@ -160,8 +161,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Returns the cached record, even if it is stale or expired. The call does not affect which record the cache evicts
-   * next.
+   * Returns the cached record, even if it is stale or expired; undefined if it is not cached. The call does not affect
+   * which record the cache evicts next.
    */
   peek(id: string): Compiled | KeyStoreUnavailable | undefined {
     return this.#known.peek(id)?.value;

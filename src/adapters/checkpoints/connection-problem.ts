@@ -1,6 +1,6 @@
 /**
- * Returns the code of a system or TLS error, such as ECONNREFUSED. The full message is not used, because it could
- * contain secrets.
+ * Returns a short cause for the log: `timeout`, the code of a system or TLS error (such as ECONNREFUSED), or the name
+ * of the error. The full message is not used, because it could contain secrets.
  */
 export function connectionProblem(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };

@@ -47,7 +47,7 @@ export class HttpsCheckpoints {
    * @returns why the checkpoint was not stored, for an operator; null if it was stored
    */
   async keep(line: string): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // total time; trickling bytes reset an idle timeout
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // limits the total time, even if bytes trickle in
     try {
       const { statusCode, body } = await request(this.name, {
         ...{ dispatcher: this.#agent, method: 'POST', headers: this.#headers, body: line, signal },

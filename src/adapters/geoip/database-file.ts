@@ -9,7 +9,8 @@ export interface DatabaseKind {
   /** The name with which an error message begins, such as `The country database`. */
   readonly name: string;
   /**
-   * Pattern for the type in the metadata. Lookups in a database of another type would find nothing, without an error.
+   * Pattern that the type in the database's metadata must match. Lookups in a database of another type would find
+   * nothing, without an error.
    */
   readonly type: RegExp;
 }
@@ -98,7 +99,10 @@ async function readDatabase<Found extends Response>(
   );
 }
 
-/** Looks up sample addresses to detect damage, because the library accepts any file whose end is intact. */
+/**
+ * Detects a truncated or damaged database by its size and by lookups of sample addresses. The library itself accepts
+ * any file whose end is intact.
+ */
 function probe(reader: Reader<Response>, bytes: Buffer): void {
   const { metadata } = reader;
   if (metadata.nodeCount < 1 || metadata.searchTreeSize + 16 > bytes.length) throw new Error('it is truncated');

@@ -85,7 +85,7 @@ export class GeoIpDatabases implements GeoIp {
     return embedsExit === false ? isExit : embedsExit;
   }
 
-  /** Reloads the files that were replaced. */
+  /** Reloads the files that were replaced. Never rejects: problems are passed to `onProblem`. */
   async reload(): Promise<void> {
     for (const database of Object.values(this.#databases) as (DatabaseFile<CountryResponse> | null)[]) {
       try {
@@ -111,8 +111,8 @@ export class GeoIpDatabases implements GeoIp {
   }
 
   /**
-   * Returns the entry of an address; null if the database has no entry. Undefined if the database is damaged at this
-   * entry.
+   * Returns the entry of an address; null if the database has no entry or is not configured. Undefined if the database
+   * is damaged at this entry.
    */
   #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
     database: DatabaseFile<Found> | null,

@@ -45,7 +45,7 @@ export class SignedIdentity implements CallerIdentity {
 
   /**
    * Returns the caller's JWT for an upstream, cached or newly signed.
-   * @throws the error of the signature; the request then fails, because it is never sent without its JWT
+   * @throws the error of signing; the request then fails, because the gateway never forwards a request without its JWT
    */
   assertionFor(credential: Credential, upstreamName: string): Promise<string> {
     const { keyId, merchantId, environment } = credential;

@@ -54,8 +54,7 @@ export class MemoryRecords implements Records, RecordsStore {
 
   /**
    * @param onMalformed called with the store key and the problem of each malformed record
-   * @param gateway the gateway that reads these records, as `gateways()` reports it to the registry; it has no cache to
-   * invalidate
+   * @param gateway the gateway that reads these records, as `gateways()` reports it to the registry; null: no gateway
    */
   constructor(
     records: StoredRecords,
@@ -177,8 +176,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Never resolves. The caller need not wait: the gateway reads the records of this object, so its acknowledgement in
-   * `gateways()` always states the newest revision.
+   * Never resolves. The caller need not wait: the gateway reads the records of this object. So its acknowledgement in
+   * `gateways()` always states the newest revision (number of a change).
    */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);

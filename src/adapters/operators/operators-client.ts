@@ -6,7 +6,7 @@ import { connectionProblem } from '../checkpoints/connection-problem.js';
 export interface OperatorsClientOptions {
   /** Returns the URL of the operators' API; null while it is not known. */
   readonly url: () => string | null;
-  /** How the certificate of the API is verified; null: with the CAs that the system trusts. */
+  /** How the API's certificate is verified; null: with the CAs that Node trusts. */
   readonly trust: Pick<ConnectionOptions, 'ca' | 'checkServerIdentity' | 'allowPartialTrustChain'> | null;
   /** Timeout for the whole request and response, in milliseconds; default ten seconds. */
   readonly timeoutMilliseconds?: number;
@@ -51,7 +51,7 @@ export class OperatorsClient {
       ...(body === null ? {} : { 'content-type': 'application/json' }),
       ...(reason === null ? {} : { 'x-reason': reason }),
     };
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // total time; trickling bytes reset an idle timeout
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // limits the total time, even if bytes trickle in
     try {
       const at = `${url.replace(/\/+$/, '')}${path}`;
       const response = await request(at, { dispatcher: this.#agent, method, headers, body, signal });

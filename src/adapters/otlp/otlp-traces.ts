@@ -16,7 +16,7 @@ export interface OtlpTracesOptions {
   readonly onProblem: (problem: string | null) => void;
   /** Milliseconds for which spans are collected before a batch is sent; default five seconds. */
   readonly gatherMilliseconds?: number;
-  /** Timeout for the complete response, in milliseconds; default five seconds. */
+  /** Timeout for the whole request and response, in milliseconds; default five seconds. */
   readonly timeoutMilliseconds?: number;
 }
 
@@ -26,8 +26,8 @@ const defaultTimeoutMilliseconds = 5_000;
 const maxResponseBytes = 128 * 1024;
 
 /**
- * Sends spans to an OTLP collector in batches. Drops spans if the buffer is full or the collector rejects them: a slow
- * collector must not cost memory or delay requests.
+ * Sends spans to an OTLP collector in batches. Drops spans if the buffer is full or a request fails: a slow or
+ * unreachable collector must not cost memory or delay requests.
  */
 export class OtlpTraces implements TraceExport {
   readonly #options: OtlpTracesOptions;
@@ -112,7 +112,7 @@ export class OtlpTraces implements TraceExport {
    * @returns why the collector did not accept the spans; null if it accepted them
    */
   async #send(spans: readonly Span[]): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // total time; trickling bytes reset an idle timeout
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // limits the total time, even if bytes trickle in
     try {
       const { statusCode, body } = await request(this.#options.endpoint, {
         dispatcher: this.#agent,

@@ -57,7 +57,10 @@ export async function readTogether(redis: Redis, names: readonly string[]): Prom
   return results.map(([error, text]) => (error === null ? (text as string | null) : malformedText(error)));
 }
 
-/** Reads the stored bytes of these Redis keys, in the same order; null for a missing key. */
+/**
+ * Reads the stored bytes of these Redis keys, in the same order; null for a missing key. For a value that is not a
+ * string, returns bytes that cannot be parsed.
+ */
 export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
   const texts: (Buffer | null)[] = [];
   for (let start = 0; start < names.length; start += namesAtATime) {

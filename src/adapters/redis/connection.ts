@@ -168,8 +168,8 @@ function open(address: RedisAddress, onError: (error: Error) => void, where: Con
 
 /**
  * Rejects a command that gets no reply within the timeout. ioredis uses one timer for the whole timeout: after a stall
- * of the process, it fires before Node reads a reply that has already arrived. Several shorter timers leave Node time
- * to read it.
+ * of the process, that timer fires before Node reads a reply that has already arrived. Several shorter timers leave
+ * Node time to read the reply.
  */
 function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
   const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
@@ -209,8 +209,9 @@ export function ignoreRepeatedErrors(redis: Redis): Redis {
 }
 
 /**
- * Reconnects on READONLY or NOREPLICAS, because the server may no longer be the master. Does so at most once a second,
- * because the host name may still resolve to the former master.
+ * Returns a `reconnectOnError` callback for ioredis. It requests a reconnect after READONLY or NOREPLICAS, because the
+ * server may no longer be the master. It does so at most once a second, because the host name may still resolve to the
+ * former master.
  */
 function reconnectOnRefusedWrites(): (error: Error) => boolean {
   let leftAt = -Infinity;
@@ -239,7 +240,7 @@ function optionsOf(address: RedisAddress) {
     // Without this timeout, a silent loss of the server goes unnoticed while the kernel retransmits for 15 minutes.
     socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
-    sentinelCommandTimeout: connectTimeoutMilliseconds, // without it, a sentinel that hangs blocks forever
+    sentinelCommandTimeout: connectTimeoutMilliseconds, // without this, a hanging sentinel would block forever
     retryStrategy: retryAfter,
     disableClientInfo: true,
   };

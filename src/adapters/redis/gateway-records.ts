@@ -24,8 +24,8 @@ const acknowledgementForm = Type.Object({
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
   /**
-   * How long the registry waits for this gateway before it confirms a change. This time is one second longer than the
-   * gateway is allowed to use its cache after the last proof that its server is the master.
+   * How long the registry waits for this gateway before it confirms a change. It is one second longer than the time for
+   * which the gateway uses its cache without a new proof that its Redis server is the master.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
@@ -61,7 +61,7 @@ const grantForm = Type.Object({
 const queryReplyForm = Type.Object({ generation, isPresent: Type.Boolean() });
 
 /**
- * The value with which a gateway queries the registry for a record. It is stored under the Redis key
+ * The text that a gateway stores in Redis to query the registry for a record. Its Redis key is
  * `mg:ask:<instanceId>:<number>:<record>`.
  */
 export const queryText = 'asked';
@@ -100,7 +100,7 @@ const checkReport = Compile(reportForm);
 const checkAcknowledgement = Compile(acknowledgementForm);
 const checkGrant = Compile(grantForm);
 
-/** Parses a stored acknowledgement (the revision that a gateway has applied); null if it is missing or invalid. */
+/** Parses a stored acknowledgement (the newest change that a gateway has applied); null if it is missing or invalid. */
 export function readAcknowledgement(text: string | null): Acknowledgement | null {
   const value = parsed(text);
   return checkAcknowledgement.Check(value) ? value : null;

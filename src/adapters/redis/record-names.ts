@@ -81,7 +81,7 @@ export class RecordNames {
     return `${this.askPrefix}${instanceId}:${count}:${name.slice(this.#prefix.length)}`;
   }
 
-  /** The prefix of the Redis keys of all queries. */
+  /** The prefix of the Redis keys of all gateways' queries for missing records. */
   get askPrefix(): string {
     return `${this.#prefix}ask:`;
   }

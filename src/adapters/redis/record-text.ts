@@ -3,7 +3,7 @@ import type { Seals } from './seal.js';
 
 /**
  * Builds the text of a key or merchant record as stored in Redis.
- * @param name Redis key, with the prefix of the store. The seal (HMAC) covers it, so the record is invalid under
+ * @param name Redis key, with the prefix of the store. The seal (HMAC) covers this key, so the record is invalid under
  * another key.
  * @param generation the generation (unbroken history of changes) of the record. A later generation has a name that
  * sorts later.
@@ -13,9 +13,9 @@ export function recordText(seals: Seals, name: string, value: object, generation
 }
 
 /**
- * Verifies the seal (HMAC) of a record, parses the record and checks its generation.
+ * Verifies the seal (HMAC) of a record, parses the record and checks its generation (unbroken history of changes).
  * @param own the reader's generation. Later generations are accepted too: the registry writes their records before the
- * meta record that announces the generation
+ * meta record (the description of the store) that announces the generation
  * @throws MalformedRecord
  */
 export function readRecordText(seals: Seals, name: string, text: string, own: string): unknown {
@@ -71,7 +71,7 @@ export function revisionIn(text: string | null): number | null {
   return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
 }
 
-/** Builds the text by which Redis stores the newest change: its revision (number) and its id. */
+/** Builds the text that stores the newest change in Redis: the revision (number) and the id of the change. */
 export function changeText({ revision, change }: { readonly revision: number; readonly change: string }): string {
   return `${revision}:${change}`;
 }

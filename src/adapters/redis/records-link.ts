@@ -30,8 +30,8 @@ export interface RecordsLink {
   /**
    * Determines which parts of the store contain every change up to the revision that `readState` has returned. The
    * first check of a Cluster can take seconds.
-   * @param meta the text of the meta record
-   * @param generation the generation that the meta record names
+   * @param meta the text of the meta record, which describes the store
+   * @param generation the generation (unbroken history of changes) that the meta record names
    */
   checkParts(meta: string, generation: string): Promise<void>;
   /**
@@ -68,9 +68,9 @@ export interface RecordsLink {
   /** Writes a text that expires after its lifetime. */
   write(text: AcknowledgementText): Promise<void>;
   /**
-   * Writes an acknowledgement (the revision that the gateway has applied), then reads the grant (the gateway's lease
-   * for its cache).
-   * @returns the text of the grant
+   * Writes an acknowledgement (the newest change that the gateway has applied), then reads the grant (the gateway's
+   * lease for its cache).
+   * @returns the text of the grant; null if there is no grant
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
   /**
@@ -86,7 +86,9 @@ export interface RecordsLink {
   close(): void;
 }
 
-/** A text that a gateway writes about itself, such as its acknowledgement of changes, and the lifetime of the text. */
+/**
+ * A text with an expiry, such as an acknowledgement of changes or a query: its Redis key, its content and its lifetime.
+ */
 export interface AcknowledgementText {
   readonly name: string;
   readonly text: string;

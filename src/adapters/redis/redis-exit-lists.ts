@@ -18,7 +18,7 @@ const renewScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('P
 /** Lua: deletes the lock if this process still has it. */
 const releaseScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('DEL',KEYS[1]) or 0";
 
-/** Stores the Tor exit list in Redis, and the lock of the one gateway that downloads it for all gateways. */
+/** Stores in Redis the Tor exit list, and the lock of the one gateway that downloads the list for all gateways. */
 export class RedisExitLists implements SharedExitLists {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;

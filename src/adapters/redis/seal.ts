@@ -2,8 +2,8 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import { MalformedRecord, type RecordProblem } from '../../gateway/records.js';
 
 /**
- * Which secret made the seal (HMAC) of a text: the current secret, another accepted secret, an unknown one (`other`),
- * or no seal at all (`none`). Without a configured secret, every seal is `other`.
+ * Which secret made the seal (HMAC) of a text: the current one (`current`), another accepted one (`accepted`), or an
+ * unknown one (`other`). `none`: the text has no seal. Without a configured secret, every seal is `other`.
  */
 export type SealState = 'current' | 'accepted' | 'other' | 'none';
 
@@ -37,7 +37,10 @@ export class Seals {
     this.ids = this.#secrets.map((secret) => createHmac('sha256', secret).update(idSubject).digest('hex').slice(0, 8));
   }
 
-  /** Whether a secret is configured, so that texts are sealed and a text without a valid seal is rejected. */
+  /**
+   * Whether a secret is configured, so that texts are sealed (with an HMAC) and a text without a valid seal is
+   * rejected.
+   */
   get areOn(): boolean {
     return this.#secrets.length > 0;
   }
@@ -52,7 +55,7 @@ export class Seals {
     return `${text.slice(0, -1)},"seal":"${sealOf(secret, name, text)}"}`;
   }
 
-  /** Verifies the seal (HMAC) of a text. Must be called before the text is parsed. */
+  /** Returns which secret made the seal (HMAC) of a text, if any. Must be called before the text is parsed. */
   stateOf(name: string, sealed: string): SealState {
     const seal = sealForm.exec(sealed.slice(-lengthOfSeal))?.[1];
     if (seal === undefined) return 'none';
@@ -72,7 +75,7 @@ export class Seals {
   }
 
   /**
-   * Verifies the seal of a text.
+   * Verifies the seal (HMAC) of a text.
    * @throws MalformedRecord if a secret is configured and the text has no valid seal
    */
   require(name: string, text: string): void {
@@ -123,7 +126,7 @@ export class SealCheck {
   }
 
   /**
-   * Verifies the seal of a text, and reports a rejected text.
+   * Verifies the seal (HMAC) of a text, and reports a rejected text.
    * @throws MalformedRecord if a secret is configured and the text has no valid seal
    */
   require(name: string, text: string): void {
@@ -139,7 +142,7 @@ export class SealCheck {
     }
   }
 
-  /** Returns the text; null if a secret is configured and the text has no valid seal. */
+  /** Returns the text; null for null, and for a text without a valid seal if a secret is configured. */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);

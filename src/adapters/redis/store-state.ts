@@ -44,7 +44,10 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check verifies the meta record, and throws if it could be forged; null: no check */
+  /**
+   * @param check verifies the meta record (the description of the store), and throws if it could be forged; null: no
+   * check
+   */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
@@ -63,21 +66,21 @@ export class StoreState {
   }
 
   /**
-   * Whether a registry of an earlier release wrote the records that were last trusted. The gateway then follows the
-   * rules of that release.
+   * Whether a registry of an earlier release wrote the records that were last trusted. True also before any records
+   * were trusted. The gateway then follows the rules of that release.
    */
   get isFormer(): boolean {
     return this.#isEarlierRelease;
   }
 
-  /** The meta record of a store that the registry is refilling; null if it is not being refilled. */
+  /** The meta record (the description) of a store that the registry is refilling; null if it is not being refilled. */
   get filling(): FillingRecord | null {
     return this.#filling;
   }
 
   /**
    * Why it is uncertain that the registry has compared this server's records with its database. Null if the meta record
-   * names this server: the registry names a server there only after the comparison.
+   * (the description of the store) names this server: the registry names a server there only after the comparison.
    */
   get notNamed(): string | null {
     return this.#notNamed;
@@ -85,11 +88,13 @@ export class StoreState {
 
   /**
    * Decides whether to trust the state that the store reports.
+   * @param meta the text of the meta record, which describes the store
+   * @param newest the text of the newest revision (number of a change)
    * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
    * unknown; the caller must then not trust the result
-   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled this gateway. While
-   * the store has this generation, the gateway itself notices lost changes, because the revision decreases. So the meta
-   * record need not name the servers
+   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled (listed) this
+   * gateway. While the store has this generation, the gateway itself notices lost changes, because the revision
+   * decreases. So the meta record need not name the servers
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(
@@ -102,8 +107,8 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // An attacker could replay an old meta record, whose seal (HMAC) remains valid, to make old records trusted
-      // again. Reject it until the registry has replaced it.
+      // An attacker could replay an old meta record (description of the store), whose seal (HMAC) remains valid, to
+      // make old records trusted again. Reject it until the registry has replaced it.
       if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
         throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
@@ -142,8 +147,8 @@ export class StoreState {
 }
 
 /**
- * Returns why the registry may not have compared these servers with its database; null if the meta record names all of
- * them.
+ * Returns why the registry may not have compared these servers with its database; null if the meta record (the
+ * description of the store) names all of them.
  */
 function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
   if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';

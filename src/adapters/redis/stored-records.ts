@@ -9,8 +9,8 @@ const readyMilliseconds = 2_000;
 const textsAtATime = 1_000;
 
 /**
- * Reads the records as stored in Redis, for command-line tools. Has no cache and receives no invalidation messages. The
- * registry does not treat it as a gateway.
+ * Reads and deletes the records as stored in Redis, for command-line tools. Has no cache and receives no invalidation
+ * messages. The registry does not treat it as a gateway.
  */
 export class RedisStoredRecords {
   readonly #redis: Redis | Cluster;

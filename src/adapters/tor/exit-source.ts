@@ -69,7 +69,10 @@ const dateInBlock =
 /** Matches the date in the header of a Tor Onionoo details document. */
 const datePublished = /"relays_published" ?: ?"(?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})"/;
 
-/** Returns the newest date in a list. If the list contains no date, returns the date from its server or its file. */
+/**
+ * Returns the newest date in a list. If the list contains no date, returns the date from its server or its file, if
+ * known.
+ */
 export function dateOf({ text, lastModified, writtenAt }: ListContent): ListDate {
   const ownDate = newestIn(text);
   if (ownDate !== null) return { datedAt: ownDate, datedBy: 'list' };
@@ -100,9 +103,9 @@ export function ageStart({ confirmedAt, datedAt }: Dated): number {
 }
 
 /**
- * Returns the time from which `torExits.maxAgeHours` counts. Ignores the modification time of a file, because a copied
- * file can have any modification time. With an old one, the list would expire and could make the gateway unavailable.
- * Operators get a warning about the age of the file instead.
+ * Returns the time from which `torExits.maxAgeHours` counts, in milliseconds since 1970. Ignores the modification time
+ * of a file, because a copied file can have any modification time. With an old one, the list would expire and could
+ * make the gateway unavailable. Operators get a warning about the age of the file instead.
  */
 export function expiryStart(list: Dated): number {
   return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);

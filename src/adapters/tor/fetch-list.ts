@@ -72,7 +72,7 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // Without a declared length, the response ends when the connection ends, so a truncated list would go unnoticed.
+  // Without a declared length, a truncated list looks complete. So it must at least end with a line end or a brace.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected(
@@ -127,8 +127,8 @@ function single(value: string | string[] | undefined): string | null {
 }
 
 /**
- * Returns an error code, such as ECONNREFUSED. The full message is not used, because it could contain a secret of the
- * URL.
+ * Returns `timeout`, an error code such as ECONNREFUSED, or the name of the error. The full message is not used,
+ * because it could contain a secret of the URL.
  */
 function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'timeout';

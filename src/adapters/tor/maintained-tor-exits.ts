@@ -56,7 +56,7 @@ export class MaintainedTorExits implements TorExits {
   #list = new TorExitList([]);
   /** The digests of the merged lists, as one string. If this string changes, the lists are merged again. */
   #joined = '';
-  /** The time from which the newest of the merged source lists ages, in milliseconds since 1970. */
+  /** The time from which the age of the newest merged source list counts, in milliseconds since 1970. */
   #expiresSince = -Infinity;
   #sharedAt = -Infinity;
   #unpublished = false;
@@ -146,7 +146,10 @@ export class MaintainedTorExits implements TorExits {
     tick();
   }
 
-  /** Does the work that is due: reads changed files, adopts lists that another gateway fetched, and fetches lists. */
+  /**
+   * Does the work that is due: reads changed files, adopts lists that another gateway fetched, and fetches lists. Also
+   * updates the snapshot file.
+   */
   tick(): Promise<void> {
     return this.#inTurn(async () => {
       await this.#exchange.adoptSnapshot();

@@ -56,7 +56,10 @@ export class RecordExchange {
     }
   }
 
-  /** Writes the snapshot file if a list has changed. A failed write is retried at the next call. */
+  /**
+   * Writes the snapshot file if a list has changed or its source has confirmed it. A failed write is retried at the
+   * next call.
+   */
   async saveSnapshot(list: TorExitList): Promise<void> {
     const { lists, snapshot } = this.#options;
     const { revision } = lists;
@@ -95,8 +98,8 @@ export class RecordExchange {
   }
 
   /**
-   * Calls `act` while this process has the exclusive right to fetch, and publishes the result. Without a shared store,
-   * only calls `act`.
+   * Calls `act` while this process has the exclusive right to fetch, and publishes the result unless the right was lost
+   * meanwhile. Without a shared store, only calls `act`.
    * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
    * @returns false if another process is fetching, or the key store is unavailable; in both cases nothing was published
    */

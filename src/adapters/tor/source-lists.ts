@@ -22,8 +22,8 @@ export interface SourceState {
 
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
 /**
- * Tolerated difference between the clocks of machines. A list dated further in the future is ignored, because it would
- * never expire.
+ * Tolerated difference between the clocks of machines. A stored list is ignored if its time of reading is further in
+ * the future, because the list would expire too late.
  */
 const clockToleranceMilliseconds = 5 * 60_000;
 /**
@@ -96,7 +96,9 @@ export class SourceLists {
     return refused;
   }
 
-  /** Returns the lists whose age counts from this time or later, in the order of the sources. */
+  /**
+   * Returns the lists whose age counts from this time (milliseconds since 1970) or later, in the order of the sources.
+   */
   youngerThan(timestamp: number): SourceList[] {
     return this.#sources
       .map((source) => this.stateOf(source).list)
@@ -164,7 +166,7 @@ const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const storedList = Type.Object({
   /** When the source last returned this list or reported it as unchanged. */
   confirmedAt: moment,
-  /** The list's own date; null if unknown. A record of the previous release has neither `datedAt` nor `datedBy`. */
+  /** The list's date; null if unknown. A record of the previous release has neither `datedAt` nor `datedBy`. */
   datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
   datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
   etag: validator,

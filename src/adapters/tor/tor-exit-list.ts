@@ -103,14 +103,16 @@ export interface AdmittedExits {
 
 /** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
-/** A list with fewer addresses than this is allowed to shrink by any amount: it is for a test, or written by hand. */
+/**
+ * A list with fewer addresses than this can be replaced by a list of any size: it is for a test, or written by hand.
+ */
 const smallList = 10;
 /** Number of addresses in a batch, which takes about a millisecond. Between batches, the event loop serves requests. */
 const admittedAtATime = 200;
 
 /**
  * Checks the addresses of a list in small batches, so that requests are not delayed.
- * @param addresses parsed lazily; errors of the parser are passed on
+ * @param addresses can be parsed lazily; an error of the parser rejects the promise
  * @throws ExitListRejected if the list has no address, too many addresses, or a trusted proxy
  */
 export async function admitExits(addresses: Iterable<IpAddress>, rules: AdmissionRules): Promise<AdmittedExits> {

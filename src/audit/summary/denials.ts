@@ -19,8 +19,8 @@ const mostSeries = 6;
 const mostBuckets = 2_000;
 const mostCodes = 100;
 /**
- * Possible lengths of a counted time bucket, in minutes. Each length divides every longer time span of the chart, so
- * whole buckets can be merged into a span.
+ * Possible lengths of a counted time bucket, in minutes. Each length divides every longer length in `spanLengths` of
+ * summary.ts (the spans of the chart). So whole buckets can be merged into a span.
  */
 const lengths = [1, 5, 15, 60, 360, 1440];
 

@@ -93,7 +93,8 @@ function tile(name: string, count: number, kind = ''): Html {
 }
 
 /**
- * Returns a bar chart of the most frequent values. @param distinct the number of all values, including those not listed
+ * Returns a bar chart of the most frequent values.
+ * @param distinct the number of all values, including those not listed
  */
 function barsOf(title: string, counts: readonly Count[], distinct: number): Html {
   const most = Math.max(1, ...counts.map(({ count }) => count));

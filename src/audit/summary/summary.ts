@@ -292,7 +292,7 @@ export class SummaryBuilder {
   }
 }
 
-/** Returns the number of requests in a line. */
+/** Returns the number of requests in a line. @param only if given, counts only requests with this code */
 function countIn(entry: CountedEntry, only?: string): number {
   if (entry.gateway.aggregate === undefined && only === undefined) return 1;
   return requestsIn(entry, only).reduce((sum, [, times]) => sum + times, 0);

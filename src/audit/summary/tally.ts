@@ -30,7 +30,7 @@ export class Tally {
     else this.others += times;
   }
 
-  /** Returns how often a value occurred; 0 if it was beyond the limit. */
+  /** Returns how often a value occurred; 0 if it never occurred or was beyond the limit. */
   count(value: string): number {
     return this.#counts.get(value) ?? 0;
   }

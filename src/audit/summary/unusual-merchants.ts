@@ -5,7 +5,7 @@ export interface UnusualMerchant {
   readonly merchant: string;
   readonly requests: number;
   readonly refused: number;
-  /** The share of its requests that were denied, from 0 to 1. */
+  /** The share of the merchant's requests that were denied, from 0 to 1. */
   readonly share: number;
   /** The denied share of the requests of all other merchants together, from 0 to 1. */
   readonly shareOfOthers: number;

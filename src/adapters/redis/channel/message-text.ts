@@ -38,7 +38,7 @@ const idForm = /^[\w-]{1,64}$/;
 
 /**
  * Serializes a message and seals it (adds an HMAC).
- * @param name Redis key of the stream. The seal covers it, so the message is invalid in another stream.
+ * @param name Redis key of the stream. The seal covers this key, so the message is invalid in another stream.
  */
 export function messageText(seals: Seals, name: string, { id, kind, body }: StoredMessage): string {
   return seals.seal(name, JSON.stringify({ id, kind, body }));
@@ -57,7 +57,7 @@ export function readMessage(seals: Seals, name: string, text: string): StoredMes
 
 /**
  * Serializes a reply and seals it (adds an HMAC).
- * @param name Redis key of the reply. The seal covers it, so the text is invalid as the reply to another message.
+ * @param name Redis key of the reply. The seal covers this key, so the text is invalid as the reply to another message.
  */
 export function replyText(seals: Seals, name: string, body: string): string {
   return seals.seal(name, JSON.stringify({ body }));
@@ -65,7 +65,7 @@ export function replyText(seals: Seals, name: string, body: string): string {
 
 /**
  * Parses a reply.
- * @returns null if it is missing or malformed, or its seal (HMAC) is invalid
+ * @returns null if the reply is missing or malformed, or its seal (HMAC) is invalid
  */
 export function readReply(seals: Seals, name: string, text: string | null): string | null {
   if (text === null || !seals.accept(name, text)) return null;

@@ -31,8 +31,8 @@ return redis.call('XADD', KEYS[1], '*', ARGV[3], ARGV[4])
 `;
 
 /**
- * Lua: returns a reply; false if it is missing or too large. Without the limit, an attacker who can write to Redis
- * could exhaust the gateway's memory with a huge reply.
+ * Lua: returns a reply; false if the reply is missing or too large. Without the limit, an attacker who can write to
+ * Redis could exhaust the gateway's memory with a huge reply.
  */
 const replyScript = `
 local reply = redis.call('GET', KEYS[1])
@@ -54,7 +54,7 @@ export class RedisChannel implements RegistryChannel {
   /** @param seals must have a secret, because the registry rejects messages without a valid seal (HMAC) */
   constructor(address: RedisAddress, prefix: string, seals: Seals, stream = checkpointStream) {
     [this.#names, this.#seals, this.#stream] = [new RecordNames(prefix), seals, stream];
-    this.#redis = connectAny(address, () => undefined); // each failed message reports its error
+    this.#redis = connectAny(address, () => undefined); // ignored here: a failed `send` rejects with the error
   }
 
   async send({ kind, body }: GatewayMessage): Promise<string> {

@@ -79,7 +79,7 @@ export class RedisInbox implements GatewayInbox {
     [this.#names, this.#seals, this.#events] = [new RecordNames(prefix), seals, events];
     this.#stream = this.#names[stream.name];
     this.#failingMilliseconds = failing;
-    this.#redis = connectAny(address, () => undefined); // the record store reports outages
+    this.#redis = connectAny(address, () => undefined); // ignored here: the record store reports outages
   }
 
   get workingSince(): number | null {
@@ -122,7 +122,7 @@ export class RedisInbox implements GatewayInbox {
       this.#workingSince = hasFailed ? null : (this.#workingSince ?? Date.now());
       this.#refusal = null;
     } catch (error) {
-      this.#workingSince = null; // until a poll succeeds, Redis may be failing
+      this.#workingSince = null; // null (not working) until a poll succeeds
       // Report only an error reply for this stream, such as WRONGTYPE. The record store reports outages.
       const refusal = error instanceof Error && error.name === 'ReplyError' ? error.message : null;
       if (refusal !== null && refusal !== this.#refusal) this.#events.onFailure(error);

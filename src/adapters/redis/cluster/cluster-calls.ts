@@ -14,8 +14,8 @@ export interface NamedCall {
 }
 
 /**
- * Maps an error reply for one Redis key to a result.
- * @throws the error itself, if it does not concern that key
+ * Replaces the error reply to one command with a result, for example if a value has the wrong type.
+ * @throws the error itself if no result can replace it
  */
 type Rescue = (error: unknown) => unknown;
 
@@ -50,8 +50,9 @@ export async function callOne(masters: ClusterMasters, call: NamedCall): Promise
 }
 
 /**
- * Sends many commands in batches of limited size. The replies have the order of the calls. If the promise rejects, some
- * commands may have been executed.
+ * Sends each command to the master of its slot, in batches. The replies have the order of the calls. If the promise
+ * rejects, some commands may have been executed.
+ * @param rescue replaces error replies with results; omitted: an error reply rejects the promise
  */
 export async function callEach(
   masters: ClusterMasters,

@@ -74,17 +74,17 @@ export class ClusterMaster {
     return this.#session;
   }
 
-  /** Whether invalidation messages arrive and commands can be sent. */
+  /** Whether invalidation messages arrive, commands can be sent, and both connections lead to the same server. */
   get isUp(): boolean {
     return this.#listener.connected && this.#same.holds && this.commands.status === 'ready';
   }
 
-  /** The master's run id from INFO; null if INFO omits it. */
+  /** The master's run id from INFO; null if INFO omits it or a connection is not ready. */
   get runId(): string | null {
     return this.#same.facts?.runId ?? null;
   }
 
-  /** The eviction policy (`maxmemory-policy`) from INFO; null if INFO omits it. */
+  /** The eviction policy (`maxmemory-policy`) from INFO; null if INFO omits it or a connection is not ready. */
   get policy(): string | null {
     return this.#same.facts?.policy ?? null;
   }
@@ -112,7 +112,7 @@ export class ClusterMaster {
   }
 }
 
-/** Reads the view of the Cluster from the node of this connection. */
+/** Reads the masters and slots of the Cluster, as the node of this connection reports them. */
 export async function viewOf(
   redis: Redis,
   address: RedisAddress,

@@ -6,7 +6,7 @@ import type { MasterEvents } from './cluster-master.js';
 import { ownersOf } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 
-/** How to reach the masters of a Cluster. */
+/** How to reach the masters of a Cluster, and callbacks for their events. */
 export interface ClusterOptions {
   readonly address: RedisAddress;
   /** Prefixes of the Redis keys whose changes Redis reports (CLIENT TRACKING). */
@@ -23,9 +23,9 @@ const attempts = 5;
 const betweenAttemptsMilliseconds = 20;
 
 /**
- * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because it may lead
- * to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while. The next
- * check detects it, because the masters that elected its successor no longer confirm the old map.
+ * The masters of a Cluster and a slot map that every master has confirmed. A MOVED redirection is not followed, because
+ * it may lead to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while.
+ * The next check detects this, because the masters that elected its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -78,7 +78,10 @@ export class ClusterMasters {
     return owner;
   }
 
-  /** Makes all masters confirm the slot map now. If the current map is not confirmed, adopts a new one first. */
+  /**
+   * Makes all masters confirm the slot map now; rejects if one does not. If the current map is not confirmed, adopts a
+   * new one first.
+   */
   async agree(): Promise<void> {
     if (!this.#isAgreed) await (this.#adopting ??= this.#adopt().finally(() => (this.#adopting = null)));
     try {

@@ -48,12 +48,17 @@ export interface SlotMarker {
 
 const form = Compile(Type.Object({ generation: Type.String(), revision: Type.Integer({ minimum: 0 }) }));
 
-/** Serializes the marker of a slot (its newest complete revision) as JSON, the form in which Redis stores it. */
+/**
+ * Serializes the marker of a slot (the newest change up to which it is complete) as JSON, the form in which Redis
+ * stores it.
+ */
 export function slotMarkerText({ generation, revision }: SlotMarker): string {
   return JSON.stringify({ generation, revision });
 }
 
-/** Parses the stored marker of a slot (its newest complete revision); null if it is missing or invalid. */
+/**
+ * Parses the stored marker of a slot (the newest change up to which it is complete); null if it is missing or invalid.
+ */
 export function parseSlotMarker(text: string | null): SlotMarker | null {
   try {
     const value: unknown = JSON.parse(text ?? 'null');
@@ -64,8 +69,10 @@ export function parseSlotMarker(text: string | null): SlotMarker | null {
 }
 
 /**
- * Lua: replaces a slot's marker (its newest complete revision) only if the stored marker is the expected one. A new
- * master that lacks changes can have an older marker. In that case, the slot must not be marked as complete.
+ * Lua: replaces a slot's marker (the newest change up to which it is complete) only if the stored marker is the
+ * expected one. A new master that lacks changes can have an older marker. In that case, the slot must not be marked as
+ * complete. ARGV: the expected marker, or an empty text if there is none; the new marker. Returns 1 if the marker was
+ * replaced, otherwise 0.
  */
 export const replaceMarker =
   "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2]) return 1";

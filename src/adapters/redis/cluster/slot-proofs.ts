@@ -22,7 +22,7 @@ const slotsOfStep = 2_000;
 /**
  * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica can lack a revocation.
  * A master can also have been flushed. A change index on one master stores the newest revision (number of a change) of
- * each slot, and a marker in each slot stores the revision up to which it is complete.
+ * each slot. A marker in each slot stores the revision up to which the slot is complete.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;
@@ -36,7 +36,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The newest check of the slots' markers; a resolved promise if no check is running. */
+  /** The newest check of which slots are complete; a resolved promise if no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
@@ -62,7 +62,8 @@ export class SlotProofs {
   /**
    * Reads the markers of the slots that could now lack a change: the index lists a new change of the slot, or the
    * slot's master was replaced or flushed. A marker states the revision up to which its slot is complete.
-   * @param seed the text of the meta record; a different text means that all records were rewritten
+   * @param seed the text of the meta record (the description of the store); a different text means that all records
+   * were rewritten
    */
   check(seed: string, generation: string): Promise<void> {
     const checking = this.#check(seed, generation);
@@ -72,7 +73,8 @@ export class SlotProofs {
 
   /**
    * Whether the slot has every change. First waits for a running check, because a slot with a recent change counts as
-   * incomplete until the check has read its marker (newest complete revision). Without the wait, requests would fail.
+   * incomplete until the check has read its marker (the newest change up to which it is complete). Without the wait,
+   * requests would fail.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -103,7 +105,8 @@ export class SlotProofs {
   }
 
   /**
-   * Whether the slot's marker (its newest complete revision) was read after the last reconnect or flush of its master.
+   * Whether the slot's marker (the newest change up to which it is complete) was read after the last reconnect or flush
+   * of its master.
    */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;

@@ -3,13 +3,13 @@ import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 import type { BelievedState } from '../store-state.js';
 
-/** The fields that identify the gateway in an acknowledgement (the revision that a gateway has applied). */
+/** The fields that identify the gateway in an acknowledgement (the newest change that a gateway has applied). */
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
 /**
  * The lifetime of an acknowledgement in Redis, as a multiple of the lifetime of the lease (permission to use the
- * cache). The registry needs the acknowledgement for one lifetime of the lease after the last heartbeat. Then it
- * removes the gateway.
+ * cache). The registry needs the acknowledgement for one lifetime of the lease after the last heartbeat. Then the
+ * registry removes the gateway from its list.
  */
 const lifetimesOfAcknowledgement = 3;
 /**
@@ -19,7 +19,7 @@ const lifetimesOfAcknowledgement = 3;
  */
 const formerMarginMilliseconds = 5_500;
 
-/** Builds an acknowledgement (the revision that the gateway has applied) in the form in which Redis stores it. */
+/** Builds an acknowledgement (the newest change that the gateway has applied) in the form in which Redis stores it. */
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,

@@ -180,7 +180,7 @@ export class AheadReader {
       for (let start = 0; start < wanted.length; start += textsAtATime)
         await this.#read(kind, wanted.slice(start, start + textsAtATime));
     } catch (error) {
-      for (const id of ids) kind.waiting.add(id); // also queues keys that were read, because their merchants were not
+      for (const id of ids) kind.waiting.add(id); // even keys that were read: their merchants are still missing
       throw error;
     }
   }
@@ -204,7 +204,7 @@ export class AheadReader {
         const record = typeof text === 'string' ? kind.compile(id, text) : null;
         if (record === null || this.#isForeign(record)) continue;
         if (!kind.cache.holdAhead(ahead, id, record)) kind.isFull = true;
-        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // invalidated during the read
+        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // it was invalidated during the read
       }
     } finally {
       ahead.end();

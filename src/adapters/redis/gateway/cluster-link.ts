@@ -60,8 +60,8 @@ export class ClusterLink implements RecordsLink {
 
   /**
    * Makes all masters confirm the slot map, then waits for the invalidation messages. The registry writes records only
-   * under a confirmed map. If these masters confirm the map again, they received those writes, so their messages report
-   * every changed record.
+   * to masters that have confirmed the map. If these masters confirm it again, they received those writes, so their
+   * messages report every changed record.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();
@@ -133,7 +133,8 @@ export class ClusterLink implements RecordsLink {
 
   /**
    * Reads a record, and accepts its absence only if the slot still has its marker (a record that states which changes
-   * the slot contains). One master may have been flushed while the meta record on another still exists.
+   * the slot contains). One master may have been flushed while another still has the meta record (the description of
+   * the store).
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
     const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });

@@ -41,7 +41,7 @@ const oldEchoMilliseconds = 1_000;
 /**
  * Every 500 ms, reads the newest revision (number of a change), handles all pending invalidation messages, and then
  * acknowledges the revision to the registry. The registry writes records before it raises the revision, so the cache
- * has dropped every changed record before the acknowledgement. A result is valid only for that heartbeat's connections.
+ * has dropped every changed record before the acknowledgement. The result holds only for the connections in use.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
@@ -59,12 +59,12 @@ export class Heartbeat {
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   /**
-   * The connection epoch (changes with each reconnect) in which the cached records were read. In another epoch,
-   * invalidation messages may have been missed, so the whole cache must be dropped.
+   * The connection epoch (changes with each reconnect) in which the cached records were read. If it differs or is NaN,
+   * messages may have been missed, so the next heartbeat drops the whole cache.
    */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  /** Whether the gateway has stopped its heartbeats, and so writes no acknowledgement of changes any more. */
+  /** Whether `close` was called. No heartbeat begins after that. */
   isClosed = false;
 
   constructor(options: HeartbeatOptions) {
@@ -77,7 +77,7 @@ export class Heartbeat {
     }, everyMilliseconds).unref();
   }
 
-  /** Resolves after a heartbeat that began at or after this call. */
+  /** Starts a heartbeat, now or after the running one. Resolves when that heartbeat has ended. */
   beat(): Promise<void> {
     if (this.isClosed) return Promise.resolve();
     if (this.#running === null) {
@@ -94,7 +94,7 @@ export class Heartbeat {
   /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // During an outage, another heartbeat would only delay the request.
+    // During an outage, do not wait: a heartbeat without a reply would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
     if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.connected) await this.beat();
   }
@@ -128,8 +128,8 @@ export class Heartbeat {
   }
 
   /**
-   * Stops the heartbeats and writes an acknowledgement with `leaving`, so that the registry no longer waits for this
-   * gateway before it confirms a change. Must be called after the last request has been decided.
+   * Stops the heartbeats, drops the cache, and marks the acknowledgement as `leaving` or deletes it. The registry then
+   * no longer waits for this gateway. Must be called after the last request has been decided.
    */
   async close(): Promise<void> {
     this.isClosed = true;
@@ -175,7 +175,7 @@ export class Heartbeat {
       // confirm the slot map after the check, so the result counts from the end of the check.
       const at = link.witness(found.replicas ?? 0) === 'masters' ? this.standing.lease.now() : begunAt;
       await link.catchUp();
-      if (this.standing.epoch !== epoch) return; // the connections changed; a new heartbeat is requested
+      if (this.standing.epoch !== epoch) return; // the connections changed: a later heartbeat decides
       this.standing.reconsider();
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
@@ -205,7 +205,7 @@ export class Heartbeat {
       outage.report(link.partLost);
     } catch (error) {
       this.standing.failure = error instanceof Error ? error.message : String(error);
-      // Report an outage only if no heartbeat succeeded recently. Connection errors are reported elsewhere.
+      // Report an outage only if no heartbeat succeeded recently. The link itself reports connection errors.
       if (!this.standing.isRecent) outage.report(String(error));
     } finally {
       this.standing.hasReplied = replied;
@@ -221,9 +221,9 @@ export class Heartbeat {
   }
 
   /**
-   * Handles a refused write of the acknowledgement (the revision that this gateway has applied). A server that is full
-   * or cannot save stays in use: it refuses the registry's writes too, so its records are still current. A demoted or
-   * isolated master is no longer read.
+   * Handles a refused write of the acknowledgement (the newest change that this gateway has applied). A server that is
+   * full or cannot save stays in use: it refuses the registry's writes too, so its records are still current. A demoted
+   * or isolated master is no longer read.
    */
   #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);
@@ -277,7 +277,7 @@ export class FirstGrant {
     this.#onNotice = onNotice;
   }
 
-  /** Why the gateway is not ready; null if it is ready. */
+  /** Why the gateway is not ready, while it waits for the grant; null if it does not wait. */
   get reason(): string | null {
     const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
     return waits ? 'waiting for the registry to enrol this gateway (to let it cache records)' : null;
@@ -285,7 +285,7 @@ export class FirstGrant {
 
   /**
    * Records a successful heartbeat.
-   * @param hasLeave whether the registry has enrolled the gateway, so that it is allowed to cache records
+   * @param hasLeave whether the registry has enrolled (listed) the gateway, so that it is allowed to cache records
    */
   beat(hasLeave: boolean): void {
     if (this.#isOver) return;

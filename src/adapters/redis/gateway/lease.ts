@@ -31,7 +31,10 @@ const betweenBeatsMilliseconds = 100;
  * second earlier.
  */
 export class Lease {
-  /** How long the registry must wait for this gateway, counted from the last proof that its server is the master. */
+  /**
+   * How long the registry must wait for this gateway, counted from the last proof that the Redis server of this gateway
+   * is the master.
+   */
   readonly lifetimeMilliseconds: number;
   readonly #clock: Clock;
   readonly #ownMilliseconds: number;
@@ -45,7 +48,9 @@ export class Lease {
   #asks = false;
   #beats: { readonly beat: number; readonly at: ClockReading }[] = [];
 
-  /** @param maxStaleMilliseconds how long the gateway is allowed to serve records that it cannot check */
+  /**
+   * @param maxStaleMilliseconds how long the gateway is allowed to serve cached records that Redis has not confirmed
+   */
   constructor(clock: Clock, maxStaleMilliseconds: number) {
     this.#clock = clock;
     // The lease covers fresh records too, so it has a minimum even if stale records are not allowed
@@ -57,40 +62,43 @@ export class Lease {
   }
 
   /**
-   * Whether the registry has enrolled this gateway: it waits for the gateway before it confirms a change. So the
-   * gateway is allowed to cache records.
+   * Whether the registry has enrolled this gateway. The registry keeps a list of enrolled gateways, and waits for each
+   * of them before it confirms a change. Only an enrolled gateway is allowed to cache records.
    */
   get enrolled(): boolean {
     return this.#enrolled;
   }
 
   /**
-   * The generation (one unbroken history of changes) in which the registry enrolled the gateway; null while it is not
-   * enrolled.
+   * The generation (one unbroken history of changes) in which the registry enrolled the gateway, that is, put it on its
+   * list; null while the gateway is not enrolled.
    */
   get generation(): string | null {
     return this.#enrolled ? this.#generation : null;
   }
 
-  /** How long the gateway is allowed to use its cache after the last proof that its server is the master. */
+  /** How long the gateway is allowed to use its cache after the last proof that its Redis server is the master. */
   get milliseconds(): number {
     return this.#milliseconds;
   }
 
-  /** Milliseconds since the last proof that this server is the master. Infinity if the wall clock was set back. */
+  /**
+   * Milliseconds since the last proof that this server is the master. Infinity without a proof, or if the wall clock
+   * was set back.
+   */
   get sinceSure(): number {
     return this.#since(this.#sureAt);
   }
 
   /**
    * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant (lease for the
-   * cache). Infinity while the registry has not enrolled this gateway.
+   * cache). Infinity while the registry has not enrolled (listed) this gateway.
    */
   get sinceEchoed(): number {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
   }
 
-  /** Number of heartbeats begun. */
+  /** Number of heartbeats that have begun. */
   get beats(): number {
     return this.#count;
   }
@@ -108,7 +116,7 @@ export class Lease {
     return this.#asks;
   }
 
-  /** Records the start of a heartbeat and returns its number. */
+  /** Records the start of a heartbeat. Returns the number of the heartbeat and its start time. */
   begin(): { readonly beat: number; readonly at: ClockReading } {
     this.#count += 1;
     const begun = { beat: this.#count, at: this.now() };
@@ -124,8 +132,8 @@ export class Lease {
   }
 
   /**
-   * Whether the lease (permission to use the cache) has run out. The registry then confirms changes without waiting for
-   * this gateway.
+   * Whether the lease (permission to use the cache) has run out. One second later, the registry confirms changes
+   * without waiting for this gateway.
    */
   get isOver(): boolean {
     return this.#enrolled && this.sinceSure > this.#milliseconds;
@@ -136,7 +144,9 @@ export class Lease {
   }
 
   /**
-   * Applies the grant (lease for the cache) that a heartbeat has read; null: no valid grant.
+   * Applies the grant (lease for the cache) that a heartbeat has read. Without a valid grant of this generation, ends
+   * the lease.
+   * @param grant null: no valid grant
    * @param generation the generation (unbroken history of changes) that the store has now
    */
   granted(grant: Grant | null, generation: string): void {
@@ -163,7 +173,7 @@ export class Lease {
 
   /**
    * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants. It waits
-   * for a gateway until the acknowledgement of the gateway (the revision that it has applied) expires.
+   * for a gateway until the acknowledgement of the gateway (the newest change that it has applied) expires.
    */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];

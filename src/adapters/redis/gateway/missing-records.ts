@@ -23,7 +23,7 @@ export interface MissingRecordsOptions {
 const longestMilliseconds = queryLifetimeMilliseconds / 2;
 const firstPauseMilliseconds = 5;
 const longestPauseMilliseconds = 50;
-/** The maximum rate of queries to the registry. A client that guesses keys must not overload it. */
+/** The maximum rate of queries to the registry. A client that guesses keys must not overload the registry. */
 const queriesPerSecond = 200;
 /**
  * The maximum rate while an emptied store is rebuilt. It is higher, because nearly all queries are then for valid keys.
@@ -95,11 +95,11 @@ export class MissingRecords {
   async #mayBeMissing(name: string): Promise<boolean> {
     const { link, standing } = this.#options;
     const { lease, last } = standing;
-    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier releases do not reply
+    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier registry releases do not reply
     const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
-    // If the record was deleted, the message about its deletion may arrive after the reply without a record. So wait
-    // for pending messages.
+    // If the record was deleted, the invalidation message may arrive after the reply to the read. So wait for pending
+    // messages.
     const hasReceived = await link.receiveNotices().then(
       () => true,
       () => false,
@@ -110,7 +110,7 @@ export class MissingRecords {
   /**
    * Reads a record during a rebuild of the store. Accepts only a record of the new generation (unbroken history of
    * changes), because it was written after the store was emptied.
-   * @returns undefined if the rebuild has ended
+   * @returns null if the registry has no such record; undefined if the rebuild has ended
    */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {
     const read = async (): Promise<string | null> => {
@@ -129,7 +129,8 @@ export class MissingRecords {
 
   /**
    * Queries the registry for a record.
-   * @returns whether the record exists; the registry has then written it to Redis
+   * @returns whether the record exists; if so, the registry has written it to Redis
+   * @throws KeyStoreUnavailable if the rate limit is reached, or the registry does not reply
    */
   async #query(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
     const { link, names, instanceId, seals } = this.#options;

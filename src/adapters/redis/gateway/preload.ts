@@ -3,7 +3,7 @@ import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
 /**
  * Callbacks for the reasons that prevent a complete preload (loading of all records into the cache). Each is called
- * once per occurrence.
+ * once, and again only after a preload has ended differently.
  */
 export interface PreloadEvents {
   /**
@@ -114,8 +114,8 @@ export class Preload {
   }
 
   /**
-   * Whether Redis refused the read with NOPERM: its user lacks an ACL right, so a retry is useless. Other errors are
-   * temporary, such as an outage or a failover.
+   * Whether Redis refused the read with NOPERM, which this method then reports. The gateway's Redis user lacks an ACL
+   * right, so a retry is useless. Other errors are temporary, such as an outage or a failover.
    */
   #isRefused(error: unknown): boolean {
     if (!(error instanceof Error) || !error.message.startsWith('NOPERM ')) return false;
@@ -142,7 +142,10 @@ export class Preload {
     }
   }
 
-  /** Reads the keys of one page of the scan. If the read fails, the records stay queued and the scan continues. */
+  /**
+   * Reads the keys of one page of the scan. If the read fails, the records stay queued and the scan continues, except
+   * after NOPERM.
+   */
   async #readOnWay(ids: readonly string[]): Promise<void> {
     try {
       await this.#reader.readKeys(ids);

@@ -29,14 +29,14 @@ import { ProvenReads } from './proven-reads.js';
 import { RevisionFloor } from './revision-floor.js';
 import { noReply } from './standing.js';
 
-/** Dependencies and callbacks of the records in Redis. */
+/** Dependencies and callbacks of `RedisRecords`. */
 export interface RedisRecordsOptions extends OutageEvents {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly cache: CacheLimits;
   readonly identity: GatewayIdentity;
   readonly clock: Clock;
-  /** Verifies the seals (HMACs) of records; omitted: records have no seal. */
+  /** Verifies the seals (HMACs) of records; omitted: seals are not verified. */
   readonly seals?: Seals;
   readonly onMalformed: OnMalformed;
   /** Called for conditions that operators should know, although requests are still served. */

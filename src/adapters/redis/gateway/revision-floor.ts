@@ -29,7 +29,7 @@ export class RevisionFloor {
    * Remembers the revision (number of the last change) of a record that is dropped because it may have changed. Ignores
    * a revision that the registry cannot have written: a forged high revision would later block the genuine record.
    * @param held the cached record; undefined if none was cached
-   * @param last the state of the store that a heartbeat last trusted
+   * @param last the state of the store that a heartbeat last trusted; null: no heartbeat has trusted it yet
    */
   raise(name: string, held: { readonly revision: number } | Error | undefined, last: BelievedState | null): void {
     if (held === undefined || held instanceof Error || last === null) return;
@@ -43,7 +43,7 @@ export class RevisionFloor {
   }
 
   /**
-   * Rejects a record that is missing or has a lower revision (number of its last change) than before.
+   * Rejects a record that is missing or has a lower revision (number of its last change) than the remembered one.
    * @param record null if the record does not exist
    * @param generation the generation of the store from which the record was read
    * @throws MalformedRecord

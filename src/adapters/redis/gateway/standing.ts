@@ -11,7 +11,7 @@ export const noReply = 'Redis does not reply';
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'connected' | 'witness'>;
   readonly clock: Clock;
-  /** How long the gateway is allowed to serve cached records that it cannot check. */
+  /** How long the gateway is allowed to serve cached records that Redis has not confirmed. */
   readonly maxStaleMilliseconds: number;
   /**
    * Verifies the meta record, which describes the whole store, and throws if it could be forged. Null or omitted: the
@@ -40,9 +40,9 @@ export class Standing {
   readonly acknowledgement: AcknowledgementState;
   /** Whether Redis replied to the newest heartbeat. If it did not, a read would only delay a request. */
   hasReplied = false;
-  /** The error of the last failed heartbeat. */
+  /** The error of the last failed heartbeat; null if no heartbeat has failed. */
   failure: string | null = null;
-  /** When a heartbeat last succeeded; initially, when this object was created. */
+  /** When a heartbeat last succeeded, in monotonic milliseconds; initially, when this object was created. */
   goodAt = performance.now();
   readonly #options: StandingOptions;
   #distrusts = 0;
@@ -89,7 +89,10 @@ export class Standing {
     return Math.min(this.#options.maxStaleMilliseconds, this.lease.milliseconds);
   }
 
-  /** Whether cached records can be served without reading Redis. */
+  /**
+   * Whether the cache is fresh: a heartbeat trusts the store, invalidation messages arrive, and the server was proved
+   * to be the master within the last 1.5 seconds.
+   */
   get fresh(): boolean {
     return (
       this.isBelieved &&
@@ -98,7 +101,7 @@ export class Standing {
     );
   }
 
-  /** The generation (one unbroken history of changes) of the records that were last trusted. */
+  /** The generation (one unbroken history of changes) of the records that were last trusted; empty before the first. */
   get generation(): string {
     return this.state.generation ?? '';
   }
@@ -113,9 +116,9 @@ export class Standing {
   }
 
   /**
-   * The emptied store while the registry refills it; null if there is no such store, or this gateway cannot read it. If
-   * a record is missing from it, the gateway queries the registry. Reads during the refill do not verify that the
-   * server is still the master. So the value is also null if another server could take over.
+   * The emptied store while the registry refills it. If a record is missing from it, the gateway queries the registry.
+   * Null if no store is being refilled, or this gateway cannot read it. Also null if another server could take over,
+   * because reads during the refill do not verify that the server is still the master.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -163,8 +166,9 @@ export class Standing {
   }
 
   /**
-   * Whether the next heartbeat is likely to succeed soon. Either no heartbeat has decided about the current connections
-   * yet, or Redis did not reply to the newest heartbeat although a recent one succeeded.
+   * Whether a request should wait for the next heartbeat, because it is likely to succeed. True if a recent heartbeat
+   * succeeded, but the newest one got no reply. Also true if no heartbeat has decided about the current connections,
+   * and these are open or a recent heartbeat succeeded.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
@@ -191,7 +195,7 @@ export class Standing {
 
   /**
    * Decides whether to trust the state that was read from the store, given the generation (unbroken history of changes)
-   * in which the registry has enrolled this gateway. Parameters and result are those of `StoreState.judge`.
+   * in which the registry has enrolled (listed) this gateway. Parameters and result are those of `StoreState.judge`.
    */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
@@ -223,10 +227,10 @@ export class Standing {
 }
 
 /**
- * Tracks whether this gateway's acknowledgement of changes has expired. The registry then no longer waits for this
- * gateway before it confirms a change. A server that refuses writes with READONLY or NOREPLICAS may have been replaced
- * by a server on which keys are revoked. A server that is full or cannot save is still used: it refuses the registry's
- * writes too, so no change is confirmed.
+ * Tracks whether Redis refuses this gateway's acknowledgements of changes. After the last acknowledgement has expired,
+ * the registry confirms changes without waiting for this gateway. A server that refuses writes with READONLY or
+ * NOREPLICAS may have been replaced by a server on which keys are revoked. A server that is full or cannot save is
+ * still used: it refuses the registry's writes too, so no change is confirmed.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -258,15 +262,15 @@ export class AcknowledgementState {
   }
 
   /**
-   * Records a successful write of an acknowledgement (the revision that this gateway has applied).
-   * @param began a time before the write
+   * Records a successful write of an acknowledgement (the newest change that this gateway has applied).
+   * @param began a time before the write, on both clocks
    */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;
     this.#isRefused = false;
   }
 
-  /** Records why the write of an acknowledgement (the revision that this gateway has applied) failed. */
+  /** Records that the write of an acknowledgement (the newest change that this gateway has applied) failed. */
   failed(error: unknown): void {
     // Only READONLY and NOREPLICAS show that another server may have replaced this one. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);

@@ -10,8 +10,8 @@ export class Signal {
   next(): Promise<void> {
     this.#coming ??= new Promise((resolve) => {
       let left = checks;
-      // Many short intervals instead of one timer: after a stall of the process, a long timer would fire before pending
-      // replies are read.
+      // Uses many short intervals instead of one timer: after a stall of the process, a long timer would fire before
+      // Node has read the pending replies.
       const timer = setInterval(() => {
         left -= 1;
         if (left === 0) this.come();

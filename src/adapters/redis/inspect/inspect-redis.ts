@@ -97,7 +97,9 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
   return 'fault' in visit ? [{ severity: 'error', ...visit.fault }] : visit.result;
 }
 
-/** Checks the mode, role, version and database of the server with INFO and SELECT. */
+/**
+ * Checks the mode, role, version and database of the server with INFO and SELECT. Also returns whether it has replicas.
+ */
 async function checkInfo(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
   const fault = (option: string, message: string) => ({
     faults: [{ severity: 'error' as const, option, message }],

@@ -94,7 +94,7 @@ const probes: Readonly<Record<string, string>> = {
 
 /**
  * Lists the rights that the user lacks, in ACL syntax: for commands, keys and the channel of invalidation messages.
- * Afterwards the caller must close both connections: `redis` may be in a MULTI, and `listening` subscribed.
+ * Afterwards the caller must close both connections: `redis` may be in a MULTI, and `listening` may be subscribed.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();

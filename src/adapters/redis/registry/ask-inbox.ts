@@ -11,7 +11,10 @@ export interface QuerySource {
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
-/** Maximum number of queued queries. A query beyond it is dropped, and the gateway repeats it. */
+/**
+ * Maximum number of queued queries. Further queries are dropped: their requests get 503, and the next request queries
+ * again.
+ */
 const maxQueries = 10_000;
 /** Maximum length of a query's Redis key. No gateway writes a longer one. */
 const longestName = 256;
@@ -35,7 +38,9 @@ export class QueryInbox implements RecordInbox {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Handles invalidation messages for these Redis keys: reads the queries that are stored under some of them. */
+  /**
+   * Handles invalidation messages for these Redis keys. If some of them are keys of queries, reads these queries soon.
+   */
   received(names: readonly string[]): void {
     for (const name of names) {
       if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;
@@ -55,8 +60,7 @@ export class QueryInbox implements RecordInbox {
       ...{ name, text: this.#seals.seal(name, queryReplyText(present.has(record), generation)) },
       lifetimeMilliseconds: queryLifetimeMilliseconds,
     }));
-    // Ignore a failure: a gateway repeats a query that gets no reply, and the registry's write of the records has
-    // succeeded.
+    // Ignore a failure: the records are already written, and the gateway queries again for the next request.
     await this.#source.write(texts).catch(() => undefined);
   }
 
@@ -64,8 +68,8 @@ export class QueryInbox implements RecordInbox {
     const names = [...this.#received];
     this.#received = new Set();
     const texts = await this.#source.read(names).catch(() => []);
-    // A registry that does not write records never takes queries out of the queue, so the queue is cleared when it is
-    // full.
+    // A registry that does not write records (because another registry does) never takes queries out of the queue, so
+    // the queue is cleared when it is full.
     if (this.#asks.size > maxQueries) this.#asks.clear();
     let isAsked = false;
     for (const [index, name] of names.entries()) {

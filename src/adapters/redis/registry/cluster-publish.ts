@@ -38,8 +38,8 @@ export async function publishUnlessLater(
 
 /**
  * Determines the generation (one unbroken history of changes) in which the slots of a Cluster must be complete. Forged
- * meta records are ignored. A forged generation would make every slot seem incomplete, and the registry would rewrite
- * all records.
+ * meta records (descriptions of the store) are ignored. A forged generation would make every slot seem incomplete, and
+ * the registry would rewrite all records.
  */
 export class StatedGeneration {
   #sealed = '';
@@ -51,8 +51,8 @@ export class StatedGeneration {
    */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
-    // An attacker could replay an old meta record, whose seal is valid. It names an earlier generation (history of
-    // changes), and is ignored.
+    // An attacker could replay an old meta record, whose seal (HMAC) is valid. It names an earlier generation (history
+    // of changes), and is ignored.
     if (isProof(seal) && stated > this.#sealed) this.#sealed = stated;
     return this.#sealed === '' ? stated : this.#sealed;
   }
@@ -60,8 +60,9 @@ export class StatedGeneration {
 
 /**
  * Lua: replaces a record only if it is unchanged. A registry that was paused could otherwise overwrite a later record
- * of another registry; a Cluster has no writer mark (fencing token) to prevent that.
- * KEYS: the record. ARGV: the digest of the expected text; the new text, or an empty text to delete the record.
+ * of another registry; a Cluster has no writer mark (fencing token) to prevent that. KEYS: the record. ARGV: the digest
+ * of the expected text; the new text, or an empty text to delete the record. Returns 1 if the record was replaced,
+ * otherwise 0.
  */
 const ifUnchanged = `
   local held = redis.pcall('GET', KEYS[1])
@@ -78,7 +79,7 @@ export async function readEach(masters: ClusterMasters, names: readonly string[]
   return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
-/** Replaces each record that still has the text that the caller has read. */
+/** Replaces each record that still has the text that the caller has read. Leaves a changed record as found. */
 export async function replaceEach(masters: ClusterMasters, replacements: readonly Replacement[]): Promise<void> {
   const calls = replacements.map(({ name, digest, text }) => ({
     ...{ name, command: ['EVAL', ifUnchanged, '1', name, digest, text] },

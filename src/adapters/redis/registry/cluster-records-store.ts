@@ -262,8 +262,8 @@ export class MasterServers {
   }
 
   /**
-   * Returns the sorted run ids of all masters; empty if INFO of any master omits it. Reads INFO once per connection
-   * epoch.
+   * Returns the sorted run ids of all masters; empty if INFO of any master omits it, or a connection changed meanwhile.
+   * Reads INFO again only after a reconnect.
    */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;

@@ -19,7 +19,7 @@ interface SignOfLife {
 }
 
 /**
- * Access to the stored acknowledgements (the revisions that gateways have applied), and whether invalidation messages
+ * Access to the stored acknowledgements (which changes each gateway has applied), and whether invalidation messages
  * about them arrive.
  */
 export interface DirectorySource {
@@ -33,21 +33,21 @@ export interface DirectorySource {
   /** Scans for the Redis keys of all acknowledgements. A key that is added or removed during the scan can be absent. */
   names(): AsyncIterable<string>;
   /**
-   * Reads the texts of these Redis keys, in the same order; null for a missing one. Also reads the generation (unbroken
-   * history of changes) of the meta record, at the same time or earlier. The generation is null if the meta record does
-   * not name one, or lists other servers.
+   * Reads the texts of these Redis keys, in the same order; null for a missing key. Also reads the generation (unbroken
+   * history of changes) of the meta record (the description of the store), at the same time or earlier. The generation
+   * is null if the meta record names no generation, or lists other servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
   /** Verifies the seals (HMACs) of acknowledgements. */
   readonly seals?: Seals;
 }
 
-/** Texts of acknowledgements, and the generation (unbroken history of changes) of the store's meta record. */
+/** Texts of acknowledgements, and the generation (unbroken history of changes) that the store's description names. */
 export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   readonly texts: readonly (string | null)[];
 }
 
-/** All gateways, and the generation (unbroken history of changes) of the store's meta record. */
+/** All gateways, and the generation (unbroken history of changes) that the store's description (meta record) names. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   /** Whether all invalidation messages that were sent before the read have been handled. */
   readonly isFresh: boolean;
@@ -55,9 +55,9 @@ export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSeal
 }
 
 /**
- * Lists the gateways that write acknowledgements (the revisions that they have applied). Redis reports each write with
- * an invalidation message, so the registry misses no gateway and need not scan a million records. Each message shows
- * that the gateway is alive, even if its acknowledgement is missing afterwards.
+ * Lists the gateways that write acknowledgements (which changes they have applied). Redis reports each write with an
+ * invalidation message, so the registry misses no gateway and need not scan a million records. Each message shows that
+ * the gateway is alive, even if its acknowledgement is missing afterwards.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
@@ -82,8 +82,8 @@ export class GatewayDirectory {
   }
 
   /**
-   * Handles invalidation messages for these Redis keys. A message about an acknowledgement means that the
-   * acknowledgement was written or removed.
+   * Handles invalidation messages for these Redis keys. If a key is that of an acknowledgement (statement of applied
+   * changes), its gateway has written it, or it was removed.
    */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
@@ -93,7 +93,7 @@ export class GatewayDirectory {
     this.#next = null;
   }
 
-  /** Resolves at the next invalidation message for an acknowledgement, which a gateway writes to Redis. */
+  /** Resolves at the next invalidation message for an acknowledgement (statement of applied changes). */
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
@@ -122,7 +122,7 @@ export class GatewayDirectory {
     if (isConnected) await source.catchUp();
     if (!this.#isComplete) await this.#scan();
     const askedFor = new Set(roster.map((id) => source.prefix + id));
-    // A gateway that has given no sign of life counts as silent from now on.
+    // A gateway of the roster that has given no sign of life counts as silent from now on.
     for (const name of askedFor)
       if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
@@ -134,7 +134,7 @@ export class GatewayDirectory {
       const lastSign = this.#known.get(name);
       const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
       // Keep a gateway that gave a sign of life during this read: it may have written its acknowledgement after the
-      // read. Keep also a gateway in the registry's own list (roster): even if its acknowledgement was lost, the
+      // read. Also keep a gateway of the roster (the registry's own list): even if its acknowledgement was lost, the
       // gateway could still use its cache.
       if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);

@@ -52,7 +52,8 @@ const namesAtATime = 500;
 
 /**
  * Detects records that another client has changed. Redis reports each write, including those of this registry, with an
- * invalidation message. A record is correct if its text is the one that this registry wrote last.
+ * invalidation message. A record is correct if its text is the one that this registry wrote last. Any other record
+ * counts as changed and is compared with the database.
  */
 export class RecordWatch implements WatchedRecords {
   readonly #source: WatchSource;

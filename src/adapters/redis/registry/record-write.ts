@@ -5,8 +5,8 @@ import type { Seals } from '../seal.js';
 /**
  * Lua: writes a record, but not if a valid record with a later revision is stored. When a network recovers, the kernel
  * could deliver an old write after the writes of a newer connection, and a revoked key would work again. KEYS: the
- * record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns 0, or the revision of the
- * record that was kept.
+ * record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns the revision of the later
+ * record if that record was kept, otherwise 0.
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')

@@ -118,7 +118,8 @@ export class RedisRecordsStore implements RecordsStore {
 
   /**
    * Reads a snapshot in which `isWhole` is always true. A single server can lose data only as a whole: when it is
-   * emptied or rolled back. Its run id, meta record and revision reveal that.
+   * emptied or rolled back. Its run id, its meta record (description of the store) and its revision (number of the
+   * newest change) reveal that.
    */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
 /**
- * Lua: writes texts if the writer mark (a fencing token) is the expected one. Returns 1 if all were written, 0 if
- * nothing was.
+ * Lua: writes texts if the writer mark (a fencing token) is the expected one, and returns 1. Otherwise writes nothing
+ * and returns 0.
  * KEYS: the mark, the Redis keys to write. ARGV: the expected mark, the texts.
  */
 const writeIfMarkUnchanged = `
@@ -12,8 +12,8 @@ const writeIfMarkUnchanged = `
   return 1`;
 
 /**
- * Lua: replaces records if the writer mark (a fencing token) is the expected one. Returns 1 if all were replaced, 0 if
- * nothing was.
+ * Lua: replaces records and the writer mark (a fencing token) if the mark is the expected one, and returns 1. Otherwise
+ * changes nothing and returns 0.
  * KEYS: the mark, the records. ARGV: the expected mark, the new mark, the records' texts; an empty text deletes its
  * record.
  */
@@ -27,8 +27,8 @@ const replaceIfMarkUnchanged = `
   return 1`;
 
 /**
- * The number of records per script. One script for 50 records costs a third of 50 scripts, and blocks Redis only
- * briefly.
+ * The number of records per script. One script for 50 records costs a third as much as 50 scripts, and blocks Redis
+ * only briefly.
  */
 const recordsAtATime = 50;
 

@@ -27,7 +27,8 @@ export class SameServer {
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
   /**
-   * How many times either connection was opened or closed. A report from an earlier epoch may be from another server.
+   * How many times either connection was opened or closed. If this number has changed, an earlier INFO reply may be
+   * from another server.
    */
   epoch = 0;
 
@@ -43,7 +44,10 @@ export class SameServer {
     return this.facts !== null;
   }
 
-  /** The server of both connections; null if one is not ready, or they lead to different servers. */
+  /**
+   * What INFO reports about the server of both connections; null if a connection is not ready, or they lead to
+   * different servers.
+   */
   get facts(): ServerFacts | null {
     const [one, other] = this.#servers.values();
     if (one === undefined || other === undefined) return null;
@@ -96,8 +100,8 @@ export class SameServer {
 const replicasEveryMilliseconds = 5_000;
 
 /**
- * The highest number of replicas that a server has had. A replica that is disconnected for a while can still be
- * promoted.
+ * The highest number of replicas that a server has had. A replica that is disconnected for a while still counts,
+ * because it can still be promoted.
  */
 export class ReplicaCount {
   readonly #redis: Redis;

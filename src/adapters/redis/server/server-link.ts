@@ -31,12 +31,12 @@ export class ServerLink implements RecordsLink {
   #replicas: ReplicaWitness | null = null;
   /**
    * The connection epoch (changes with each reconnect) in which the sentinels named another server as the master; null
-   * if they name this one.
+   * if they did not.
    */
   #misplacedEpoch: number | null = null;
   #reconnectedAt = -Infinity;
 
-  /** @param seals verifies the seal (HMAC) of the meta record */
+  /** @param seals verifies the seal (HMAC) of the meta record, which describes the store */
   constructor(
     address: RedisAddress,
     names: RecordNames,
@@ -77,8 +77,9 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Reads without MULTI, because Redis refuses MULTI when its memory is full. Reads the meta record first; in the other
-   * order, a new generation (history of changes) could be paired with a revision of the earlier generation.
+   * Reads without MULTI, because Redis refuses MULTI when its memory is full. Reads the meta record (the description of
+   * the store) first. In the other order, a new generation (history of changes) could be paired with a revision of the
+   * earlier generation.
    */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
@@ -198,6 +199,7 @@ export class ServerLink implements RecordsLink {
   /**
    * Checks that the store still has the same generation (unbroken history of changes). If it was flushed or rebuilt, a
    * missing record may still exist in the registry's database.
+   * @throws StoreUnseeded if the store names another generation, or does not name one
    */
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
@@ -215,8 +217,8 @@ export class ServerLink implements RecordsLink {
 
 /**
  * Proves, without Sentinel, that no replica has been promoted: a replica that receives a write from the server still
- * follows it. WAIT must cover all replicas. It needs its own connection, because it blocks later commands and counts
- * only the writes of that connection.
+ * follows it. The command WAIT must count every replica. It needs its own connection, because it blocks later commands
+ * and counts only the writes of that connection.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
