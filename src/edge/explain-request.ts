@@ -32,8 +32,8 @@ export interface DescribedRequest {
 }
 
 /**
- * The inputs of a decision, apart from the request itself. Throttles and overload are excluded, because they depend on
- * the current state of a gateway.
+ * The inputs of a decision, apart from the request itself. Throttles, rate limits, logs, traces and overload are
+ * excluded, because they depend on the current state of a gateway.
  */
 export type DecisionSources = Omit<
   StepSources,
@@ -52,7 +52,10 @@ export interface Explanation {
   /** The configured path of the matching route; null without a match. */
   readonly route: string | null;
   readonly torListDigest: string | null;
-  /** The key store's result; null if the request has no well-formed key or the store is unavailable. */
+  /**
+   * The key store's result. Null if the request has no well-formed key, if `facts` is null, or if the store is
+   * unavailable.
+   */
   readonly keyLookup: KeyLookup | null;
   /** The result of each access rule, in order; empty if `facts` is null. */
   readonly rules: readonly RuleOutcome[];

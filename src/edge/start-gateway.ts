@@ -64,7 +64,10 @@ export interface GatewayPorts {
   readonly onInternalError: (error: unknown, requestId: string) => void;
   /** Called when changed certificates are in use, when a change is rejected, and when a rejected change was undone. */
   readonly onCertificateChange: (change: CertificateChange) => void;
-  /** Called once for each certificate in use that expires soon, has expired or is not valid yet. */
+  /**
+   * Called once for each certificate in use that expires soon, has expired or is not valid yet. `isOver` means that
+   * clients already reject the certificate.
+   */
   readonly onCertificateWarning?: (warning: string, isOver: boolean) => void;
   /** Called with the problem when the process is overloaded, and with null when it has recovered. */
   readonly onOverload: (problem: string | null) => void;
@@ -90,14 +93,14 @@ export interface RunningGateway {
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** How long to wait after the drain for upstream calls whose client has disconnected, and for unwritten log lines. */
+/** How long to wait after the drain for calls of disconnected clients, and for usage counts, logs and traces. */
 const graceMilliseconds = 2_000;
 
 /**
  * Starts the gateway's listeners. Closes the dependencies in `ports` if the start fails.
  * @param onWarm called at the end of the warm-up (requests of the gateway to itself, so that V8 compiles the code).
  *   Until then, the gateway is not ready. Null to skip the warm-up.
- * @throws OperatorError for an unusable certificate or a TCP port in use
+ * @throws OperatorError for an unusable certificate, address or port
  */
 export async function startGateway(
   config: Config,

@@ -54,10 +54,10 @@ export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'ev
 
 /**
  * What is wrong with the audit trail, the chain of all events.
- * - `changed`: the content or the hash of the event is not what was stored.
+ * - `changed`: the content or the hash of the event was changed after it was stored.
  * - `removed`: an event is missing.
  * - `reordered`: an event was moved to another position.
- * - `added`: an event is not in the chain, although the events before it are.
+ * - `added`: an event is stored, but is not part of the hash chain.
  * - `forged-signature`: a stored signature is invalid, or is for another position of the chain.
  * - `unsigned-deletion`: no signature confirms that retention deleted the events up to this one.
  * - `rolled-back`: an earlier checkpoint names an event that is no longer in the trail.

@@ -29,7 +29,7 @@ export type KeyPurpose = 'note' | 'receipt';
 export interface NoteKey {
   readonly name: string;
   readonly purpose: KeyPurpose;
-  /** The first four bytes of a hash over the name, the purpose and the key. Signature lines contain it. */
+  /** The first four bytes of a hash over the name, the purpose and the key. Signature lines contain this id. */
   readonly id: Buffer;
   readonly publicKey: KeyObject;
   /** The 32 bytes of the Ed25519 public key. */

@@ -55,7 +55,7 @@ export class InclusionPath {
  * Computes the root of a tree from an inclusion proof.
  * @param leaf the hash of the leaf, in hex
  * @param path the hashes of the proof, from the leaf to the root
- * @returns null if the number of hashes is wrong for a tree of this size
+ * @returns null if the index or the number of hashes is impossible for a tree of this size
  */
 export function rootOfPath(index: number, size: number, leaf: string, path: readonly Buffer[]): Buffer | null {
   if (index >= size) return null;

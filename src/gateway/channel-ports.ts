@@ -9,8 +9,8 @@ export interface GatewayMessage {
 }
 
 /**
- * Sends messages from a gateway to the registry and returns the replies. An HMAC authenticates each message. Its secret
- * is the one with which the registry also authenticates (seals) records. Messages and replies can be lost. The sender
+ * Sends messages from a gateway to the registry and returns the replies. An HMAC authenticates each message, with the
+ * secret that the registry also uses to seal (authenticate) records. Messages and replies can be lost. The sender
  * repeats a message until it gets a reply, so a handler can receive a message twice.
  */
 export interface RegistryChannel {
@@ -22,8 +22,7 @@ export interface RegistryChannel {
 /** The registry's receiver for the messages of all gateways. */
 export interface GatewayInbox {
   /**
-   * Since when the receiver has worked without interruption, in milliseconds since 1970. Null while it is
-   * interrupted.
+   * Since when the receiver has worked without interruption, in milliseconds since 1970. Null during an interruption.
    */
   readonly workingSince: number | null;
   /**

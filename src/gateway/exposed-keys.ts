@@ -37,7 +37,7 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a denied request as one that exposed its key. Does not count a key that the store does not contain.
+   * Counts a denied request that exposed its key. Does not count it if the store does not contain the key.
    * @param code the denial code; only `https_required` (plain HTTP) and `tor_blocked` are counted
    * @param keyLookup the result of the look-up; null if it failed, in which case the request is counted
    */

@@ -26,13 +26,13 @@ const keyRecordSchema = Type.Object({
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
   statusChangedAt,
-  // Both fields are absent in records of earlier releases. `label` is also absent if the key has no label, and
+  // The two fields below are absent in records of earlier releases. `label` is also absent if the key has no label, and
   // `graceEndsAt` if the key was not reset.
   label: Type.Optional(Type.String({ maxLength: 256 })),
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// The validation error for a value that matches no type of a union describes the first type. So the list comes first.
+// If a value matches no type of a union, the validation error describes the first type. So the list comes first.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -111,8 +111,8 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Parses the JSON of a record, and rejects repeated members. JSON.parse silently keeps the last member of a name, which
- * could have another status or expiry than the writer intended.
+ * Parses the JSON of a record, and rejects text that parsers could read differently. Of two members with the same name,
+ * JSON.parse keeps the last one, perhaps with another status or expiry than the writer intended.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
@@ -281,7 +281,7 @@ function parseTimestamp(text: string, name: string): number {
   return moment;
 }
 
-/** Rejects dates such as February 30. Date.parse reads that as March 2, so a key would be valid after its expiry. */
+/** Whether the day exists. Date.parse would read February 30 as March 2, so a key would stay valid after its expiry. */
 function isCalendarDay(day: string): boolean {
   const midnight = new Date(`${day}T00:00:00Z`);
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);

@@ -2,8 +2,9 @@ import type { FillingRecord, MetaRecord } from './records.js';
 import type { Environment } from '../policy/key-format.js';
 
 /**
- * The stored meta record, which describes the whole store. `generation` is null if the record is invalid or the store
- * is being refilled. During a refill, `filling` is the generation that the registry is writing.
+ * The stored meta record, which describes the whole store. `generation` (an unbroken history of changes) is null if the
+ * record is invalid or the store is being refilled. During a refill, `filling` is the generation that the registry is
+ * writing.
  */
 export type StoredMeta =
   MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
@@ -61,7 +62,7 @@ export interface StoreMemory {
 /** A gateway as the store shows it: which changes it has acknowledged, and how long ago it gave a sign of life. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** Milliseconds since the gateway's last sign of life; 0 again after a possible loss of messages with such signs. */
+  /** Milliseconds since the gateway's last sign of life. Starts again at 0 if such messages may have been lost. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
@@ -184,9 +185,7 @@ export interface WatchedRecords {
  * rejects if the store is unavailable. Even if a write rejects, the store may have executed it.
  */
 export interface RecordsStore {
-  /**
-   * Whether the store is this process's memory. If so, the only gateway has no cache, so no gateway must be tracked.
-   */
+  /** Whether the store is this process's memory. If so, the only gateway has no cache, so it needs no tracking. */
   readonly endsWithProcess: boolean;
   /**
    * Public ids of the accepted secrets for seals; the first secret seals new records. Empty if records are not sealed.
@@ -216,7 +215,7 @@ export interface RecordsStore {
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /**
-   * Like `write`, but writes again records whose content has not changed, for example to give them a new seal.
+   * Like `write`, but also replaces records whose content has not changed, for example to give them a new seal.
    * @param revision stored records up to this revision are replaced
    */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;

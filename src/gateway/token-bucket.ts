@@ -17,7 +17,7 @@ export class TokenBucket {
 
   /**
    * Takes a token. Returns false if too few tokens are available.
-   * @param reserved how many tokens must remain in the bucket after this one is taken
+   * @param reserved minimum number of tokens that must remain in the bucket after the take
    */
   take(reserved = 0): boolean {
     const now = this.#now();

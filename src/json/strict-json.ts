@@ -27,7 +27,8 @@ const literals: Readonly<Record<string, unknown>> = { true: true, false: false, 
 
 /**
  * Parses JSON text strictly. JSON.parse keeps the last of two fields with the same name, but another parser could check
- * the first one and approve a different amount. So repeated names, `__proto__` and deep nesting are errors.
+ * the first one and approve a different amount. So repeated names, `__proto__`, deep nesting, and fractions that
+ * rounding turns into integers are errors.
  * @throws StrictJsonError
  */
 export function parseStrictJson(text: string): unknown {

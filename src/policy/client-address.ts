@@ -3,8 +3,8 @@ import { memoize } from './memoize.js';
 import { compileIpRanges, type IpRanges } from './ip-ranges.js';
 
 /**
- * Parses the address of the socket's peer. Drops the zone that the kernel adds to link-local addresses
- * (`fe80::1%eth0`). Behind a trusted proxy, this is not the client address.
+ * Parses the address of the socket's peer; returns null if it is unknown. Drops the zone that the kernel adds to
+ * link-local addresses (`fe80::1%eth0`). Behind a trusted proxy, this is not the client address.
  */
 export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress | null {
   const [address = ''] = (remoteAddress ?? '').split('%', 1);
@@ -31,10 +31,10 @@ export interface Hop {
 }
 
 /**
- * Resolves the client address. A peer that is not a trusted proxy is the client. For a trusted proxy, X-Forwarded-For
- * is read from right to left, and the first address that is not a trusted proxy is the client. Entries further left
- * come from untrusted senders, so they are ignored. If every entry is a trusted proxy, the left-most entry is the
- * client.
+ * Resolves the client address. A peer that is not a trusted proxy, or sent no X-Forwarded-For, is the client. Otherwise
+ * X-Forwarded-For is read from right to left, and the first address that is not a trusted proxy is the client. Entries
+ * further left come from untrusted senders, so they are ignored. If every entry is a trusted proxy, the left-most entry
+ * is the client.
  * @param forwardedFor all X-Forwarded-For values of the request, in order
  * @param onHop called for each hop, starting with the peer
  * @returns null if the client is unknown, because an entry that was read is not an IP address

@@ -16,7 +16,7 @@ export interface RuleOutcome {
  * Evaluates every rule in table order, and records which facts each rule read. The first failing rule decides on the
  * request; the later results are for the explanation only.
  * @param credential null if the key is unknown. Undefined if the key was not looked up; in that case, only the rules
- *   that need no key run.
+ *   that need no key are evaluated.
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
   const sawNothing = { sawFacts: [], sawCredential: [] };

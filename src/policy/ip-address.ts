@@ -24,7 +24,7 @@ const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
 
 /**
  * Parses one IP address strictly. Rejects octal and hexadecimal IPv4, short forms, zones, ports and white space.
- * ipaddr.js alone reads `010.0.0.1` as 8.0.0.1, so a client could disguise its address from an allowlist.
+ * ipaddr.js by itself reads `010.0.0.1` as 8.0.0.1, so a client could disguise its address from an allowlist.
  * @returns the address, or null for any other text
  */
 export function parseIpAddress(text: string): IpAddress | null {

@@ -109,8 +109,8 @@ function patternKeys(entry: string): string[] {
 }
 
 /**
- * Returns the stored form of a pattern with scheme and port. The most common pattern, both schemes with their default
- * ports, is stored as the host alone instead.
+ * Returns the stored form of a pattern with scheme and port. A pattern with neither, the most common kind, is stored as
+ * its host only.
  */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;

@@ -18,7 +18,7 @@ export function claimedHost({ value }: OriginClaim): string {
   return schemeAndHost.exec(value)?.[1] ?? '';
 }
 
-/** The compiled origin allowlist of a merchant. A check needs one hash look-up for each label of the host name. */
+/** The compiled origin allowlist of a merchant. A check needs at most two look-ups for each label of the host name. */
 export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
@@ -72,9 +72,9 @@ export function upToPath(url: string): string {
 }
 
 /**
- * Parses a URL. The parser converts the host to lower-case punycode and removes the default port. Do not call
- * `URL.canParse` first: once V8 has optimized it, Node 20 rejects all Latin-1 text beyond ASCII, and an onion host with
- * a soft hyphen would pass the Tor check.
+ * Parses a URL; returns null if it is invalid. The parser converts the host to lower-case punycode and removes the
+ * default port. Do not call `URL.canParse` first: once V8 has optimized it, Node 20 rejects all Latin-1 text beyond
+ * ASCII, and an onion host with a soft hyphen would pass the Tor check.
  */
 export function parseUrl(text: string): URL | null {
   try {

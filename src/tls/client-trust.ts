@@ -5,7 +5,7 @@ import { readAuthority } from './tls-material.js';
 /** TLS options with which a client verifies a server, in place of the CAs that the system trusts. */
 export interface ClientTrust {
   readonly ca: Buffer;
-  /** A listed intermediate or server certificate is trusted even if its own CA is not listed. */
+  /** Trusts an intermediate or server certificate in `ca` even if the CA that signed it is not in `ca`. */
   readonly allowPartialTrustChain: true;
   readonly checkServerIdentity: (host: string, peer: PeerCertificate) => Error | undefined;
 }

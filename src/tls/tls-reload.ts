@@ -21,7 +21,10 @@ interface WallClock {
 /** Callbacks for certificate changes and warnings. */
 interface ReloadListener {
   readonly changed: (change: CertificateChange) => void;
-  /** Called for a certificate in use that expires soon, has expired or is not valid yet. */
+  /**
+   * Called for a certificate in use that expires soon, has expired or is not valid yet. `isOver` means that clients
+   * already reject the certificate.
+   */
   readonly warn: (warning: string, isOver: boolean) => void;
 }
 

@@ -12,8 +12,8 @@ import {
   type UsageBatch,
 } from './batch.js';
 
-// A batch is a message with the request counts of a gateway. Its text is JSON, deflated, in base64. Rows are flat lists
-// of numbers: as objects with names, the rows of a batch took four times the CPU time.
+// A batch is a message with the request counts of a gateway. Its text is JSON, deflated, in base64. Its rows are stored
+// in flat lists of numbers, because objects with names took four times the CPU time.
 
 /**
  * Maximum length of an inflated batch (message with usage counts), in bytes. A forged batch could otherwise fill the
@@ -48,7 +48,8 @@ function listed({ codes, addresses, agents, lastUse }: KeyRows): [number[], numb
 }
 
 /**
- * Writes a batch (message with usage counts). Each method adds a row to a list. Times are in milliseconds since 1970.
+ * Writes a batch (message with usage counts). Each method except `text` adds a key, a merchant or a row. Times are in
+ * milliseconds since 1970.
  */
 export class BatchWriter {
   readonly unknown: KeyRows = { codes: [], addresses: [], agents: [], lastUse: [] };
@@ -184,7 +185,7 @@ function batchOf({ texts, keys, merchants, unknown, ...head }: Wire): object {
   };
 }
 
-/** The values of a row. A row with fewer values lacks the last elements. */
+/** The values of a row. In lists whose rows have fewer values, the last elements are undefined. */
 type Row = readonly [number, number, number, number, number, number, number, number];
 
 /** Splits a flat list into rows. Throws if its length is not a multiple of the row width. */

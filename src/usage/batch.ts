@@ -43,9 +43,9 @@ const codeCount = Type.Object({
 const addressCount = Type.Object({
   day: moment,
   address: nullable(text(64)),
-  /** ISO 3166 code of the address; null without a GeoIP database. */
+  /** ISO 3166 country code; null if unknown, as without a GeoIP database. */
   country: nullable(text(8)),
-  /** Number of the autonomous system; null without a GeoIP database. */
+  /** Number of the autonomous system; null if unknown, as without a GeoIP database. */
   asNumber: nullable(count),
   accepted: count,
   /** Denied and failed requests. */
@@ -65,14 +65,17 @@ const agentCount = Type.Object({ day: moment, agent: nullable(text(256)), count 
 /** Requests with one host on one day; `host` is null in the row that adds up all hosts beyond the limit. */
 const hostCount = Type.Object({
   day: moment,
-  /** The header that contained the host: the first of Origin, Referer and Host that the request had. */
+  /**
+   * The header that contained the host: `origin`, or `referer` if the request had no Origin. Requests with neither are
+   * not counted here. Empty if `host` is null.
+   */
   header: text(16),
   host: nullable(text(256)),
   accepted: count,
   refused: count,
 });
 
-/** A refused request of a known merchant. */
+/** A denied or failed request of a known merchant. */
 const refusal = Type.Object({
   at: moment,
   code: text(64),
@@ -82,7 +85,7 @@ const refusal = Type.Object({
   path: text(2_048),
   address: nullable(text(64)),
   keyId: nullable(text(128)),
-  /** The header that caused the refusal, such as `origin`, with its value; null if no header caused it. */
+  /** The name of the header whose origin was not allowed, and the host in it; null for other refusals. */
   header: nullable(Type.Object({ name: text(64), value: text(512) })),
   requestId: text(128),
 });
@@ -109,7 +112,10 @@ const merchantUsage = Type.Object({ merchantId: text(128), hosts: list(hostCount
 
 const usageBatch = Type.Object({
   version: Type.Literal(1),
-  /** Id of the process that counted. Each start of a gateway and of a worker process has a new id. */
+  /**
+   * Id of the process that counted. Each start of a gateway or worker process has a new id, and so has a process after
+   * a rejected batch.
+   */
   process: Type.String({ pattern: '^[0-9A-Za-z-]{1,64}$' }),
   /** Name of the process for people: host and process number. */
   instance: text(256),

@@ -49,9 +49,9 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Denials that a throttled source receives instead of a 429, because they help no attacker to find a key. Three of them
- * precede the key look-up. `permission_denied` shows that the key is valid, but an accepted request with the key would
- * show that too.
+ * Denials that even a throttled source receives unchanged, not as a 429, because they help no attacker to find a key.
+ * Three of them precede the key look-up. `permission_denied` shows that the key is valid, but any accepted request with
+ * the key would show that too.
  */
 const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
@@ -82,7 +82,7 @@ export class BadKeyThrottle implements KeyThrottle {
    * budget of keys with a valid checksum.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  /** When the latest pause ends, on the `now` clock. A pause is the time for which one source or all are throttled. */
+  /** Time on the `now` clock when the latest pause ends. During a pause, one source or all sources are throttled. */
   #quietFrom = -Infinity;
   /** Number of keys rejected without a look-up: for a wrong checksum, or because the look-up budget was used up. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
@@ -149,8 +149,8 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Counts a denied request.
-   * @throws GatewayError `throttled` instead of a denial that would reveal to a throttled source whether its key exists
+   * Counts a denied request if the denial means that it had no acceptable key.
+   * @throws GatewayError `throttled` if the source is throttled and the denial would reveal whether the key exists
    */
   denied(source: string, denial: DenialCode): void {
     const known = this.isQuiet ? undefined : this.#sources.get(source);
@@ -248,7 +248,7 @@ class BadRequests {
 
   /**
    * Counts a bad request.
-   * @returns whether this request starts a pause
+   * @returns whether this request starts a pause; false if it only extends one
    */
   add(now: number): boolean {
     const { most, windowMilliseconds, pauseMilliseconds } = this.#limits;
@@ -267,7 +267,7 @@ class BadRequests {
 
   /**
    * Subtracts requests from the count of the window. Used for the total: once a source is throttled, its requests no
-   * longer count there.
+   * longer count towards the total.
    */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);

@@ -52,8 +52,8 @@ export interface KeyThrottle {
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
   /**
-   * Counts a denied request.
-   * @throws GatewayError `throttled` instead of a denial that would reveal whether a key exists
+   * Counts a denied request if the denial means that it had no acceptable key.
+   * @throws GatewayError `throttled` if the source is throttled and the denial would reveal whether the key exists
    */
   denied(source: string, denial: DenialCode): void;
 }

@@ -17,8 +17,8 @@ const mostWaiting = 16;
 const mostDropped = 1_000;
 
 /**
- * An overlong line of a request head whose end has not arrived: how many of its bytes were dropped, and its last
- * characters.
+ * A line of a request head that is too long and still lacks its line end: the number of its bytes that were dropped,
+ * and its last characters.
  */
 interface UnfinishedLine {
   readonly bytes: number;
@@ -47,11 +47,11 @@ export class ClientConnection implements ConnectionFacts {
   unfinishedLine: UnfinishedLine | null = null;
   /** `bytesRead` of the socket before the first byte of the first request. */
   readonly #bytesBefore: number;
-  /** The last request received. Null before the first request, and after `endTurn` has cleared it. */
+  /** The last request received. Null before the first request, and after `endTurn` or a close has cleared it. */
   #newest: Exchange | null = null;
   /**
-   * The request in progress; without one, the last request that was executed. Null before the first request, and after
-   * `endTurn` has cleared it.
+   * The request in progress; without one, the last request that was executed. Null before the first request, after
+   * `endTurn` has cleared it, and after the connection has closed.
    */
   #current: Exchange | null = null;
   #waiting = 0;
@@ -82,7 +82,7 @@ export class ClientConnection implements ConnectionFacts {
     return this.socket.bytesRead !== this.#bytesBefore;
   }
 
-  /** The last request received. Null before the first request, and after `endTurn` has cleared it. */
+  /** The last request received. Null before the first request, and after `endTurn` or a close has cleared it. */
   get newest(): Exchange | null {
     return this.#newest;
   }

@@ -3,7 +3,10 @@ import type { ConnectionPermit } from '../request/connection-facts.js';
 import { LinkedList, type Links } from './linked-list.js';
 import { type Source, Sources } from './sources.js';
 
-/** Reasons for evicting a connection. */
+/**
+ * Reasons for evicting a connection: it has had no accepted request, or its merchant holds more than half of all
+ * connections.
+ */
 export const evictions = ['without_key', 'merchant_share'] as const;
 
 /** A reason for evicting a connection. */
@@ -212,8 +215,8 @@ interface Holder<Connection extends Links<Connection>> {
   /** Number of open connections. */
   open: number;
   /**
-   * Connections that can be evicted, the longest idle first: those without an accepted request in flight, and those
-   * that still wait for the body of one.
+   * Connections that can be evicted, the longest idle first. They have no accepted request in flight, or the body of
+   * their accepted request has not arrived yet.
    */
   readonly idle: LinkedList<Connection>;
 }

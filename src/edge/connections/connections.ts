@@ -79,8 +79,9 @@ export class Connections {
 
   /**
    * Resolves when the event loop has accepted the connections that were pending in the kernel, and has read their
-   * bytes. Shutdown must wait for both: the kernel resets connections that are pending when the listening socket
-   * closes, and connections that are closed with unread bytes. libuv accepts only one connection per event loop turn.
+   * bytes; after one second at the latest. Shutdown must wait for both: the kernel resets connections that are pending
+   * when the listening socket closes, and connections that are closed with unread bytes. libuv accepts only one
+   * connection per event loop turn.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;

@@ -16,7 +16,7 @@ export interface HeaderReader {
   readonly onHeader: (source: ConnectionSource | null, bufferedBytes: number) => void;
   /**
    * Called once if the connection is closed because it lacks a valid header. Not called if the peer closed it before
-   * the first byte.
+   * the first byte, or reset it.
    */
   readonly onRefused: () => void;
 }

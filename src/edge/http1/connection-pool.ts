@@ -50,14 +50,14 @@ const sweepMilliseconds = 1_000;
 /** This many connections can rest (stay unused for a short time after a response), even if fewer are in use. */
 const leastResting = 16;
 /**
- * If this many requests wait in one event loop turn, no connection rests. Otherwise as many connections could rest as
- * are in use, so the pool would need twice as many.
+ * If this many requests wait in one event loop turn, idle connections are reused without a rest. With rests, the pool
+ * would need up to twice as many connections as are in use.
  */
 const fullTurn = 8;
 /** After a service has sent bytes without a pending request, each connection carries only one request for this long. */
 const distrustMilliseconds = 60_000;
 /**
- * After this time, a pending connect whose request is gone no longer counts as capacity, because it could hang forever.
+ * After this time, a pending connect whose request is gone no longer counts as capacity. The connect may never finish.
  */
 const abandonedConnectMilliseconds = 1_000;
 /** Read buffer shared by all connections. Bytes that are used after the read callback must be copied. */
@@ -198,7 +198,7 @@ export class ConnectionPool {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  /** @param inTurn number of requests that wait in this event loop turn */
+  /** @param inTurn number of requests that are queued in this event loop turn, including older ones */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
     // Let as many connections rest as are in use: each of them then rests for about as long as a response takes.

@@ -113,7 +113,7 @@ export class Connection {
     });
   }
 
-  /** Whether the connection has been idle for so long that the upstream could be about to close it. */
+  /** Whether the connection was idle for so long that the upstream could soon close it, or is no longer writable. */
   isStale(now: number): boolean {
     return now - this.idleSince >= this.#idleMilliseconds || !this.#socket.writable;
   }
@@ -285,8 +285,8 @@ export function writeRequestHead({ method, target, host, headers, body, keepsCon
   // The gateway closes the connection after the response to a HEAD, so it announces the close to the service.
   const connection = keepsConnection && method !== 'HEAD' ? 'keep-alive' : 'close';
   let head = `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n`;
-  // The body framing precedes the client's headers. A service that drops the last of too many headers would otherwise
-  // see no body.
+  // The body framing precedes the client's headers. A service that drops the last headers of a long list would
+  // otherwise see no body.
   if (body === 'chunked') head += 'transfer-encoding: chunked\r\n';
   else if (body !== null || methodsWithBodies.has(method)) head += `content-length: ${body ?? 0}\r\n`;
   for (let index = 0; index + 1 < headers.length; index += 2) {

@@ -280,8 +280,8 @@ function framingOf(statusCode: number, method: string, { isChunked, length }: Fr
 }
 
 /**
- * Whether bytes could follow the end of the response. Some services send a body although RFC 9112 6.3 forbids it. On a
- * reused connection, that body would be read as the response to the next request.
+ * Whether the connection must close because more bytes could follow. Some services send a body that RFC 9112 6.3
+ * forbids; it would be read as the next response. A body without a length ends only with the connection.
  */
 function mayHaveSurplusBytes(
   method: string,

@@ -134,9 +134,7 @@ export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): 
   );
 }
 
-/**
- * Registers the metrics of connections, requests in flight, retried requests, and bytes sent without a pending request.
- */
+/** Registers the metrics of client connections, request bodies, and requests and connections to upstreams. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,

@@ -35,7 +35,10 @@ export interface SharedLinesOptions {
 const mostSources = 20;
 const lineMilliseconds = 1_000;
 
-/** Outcomes that do not show whether the key is valid. The throttle does not count requests with these outcomes. */
+/**
+ * Outcomes that do not show whether the key is valid. The throttle does not count a request with such an outcome if its
+ * key is well-formed.
+ */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
   'tor_list_unavailable',
@@ -161,7 +164,10 @@ export class SharedLines {
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 
-  /** Returns the address. Null for a trusted proxy, which is never throttled, because it carries many clients. */
+  /**
+   * Returns the address; null if it is unknown or is a trusted proxy. A proxy is never throttled: it carries many
+   * clients.
+   */
   #unlessProxy(remote: IpAddress | null): IpAddress | null {
     return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
   }

@@ -42,8 +42,8 @@ const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyByt
 
 /**
  * Counts the requests of one process for the registry. Each request is counted once, when its access log line is
- * written. It counts for the hour of that line's timestamp. The counts by code are exact. The memory for addresses,
- * User-Agents, hosts and refusals is bounded, so some of their counts can be dropped.
+ * written. The timestamp of the line determines the hour for which the request counts. The counts by code are exact.
+ * The memory for addresses, User-Agents, hosts and refusals is bounded, so some of their counts can be dropped.
  */
 export class UsageCounter {
   #tally = new UsageTally();
@@ -116,11 +116,14 @@ export interface MerchantTally {
  * requests without a known key.
  */
 export class UsageTally {
-  /** The owner number of each key, by key id. For a key that was not looked up, by look-up id (hash of the key). */
+  /**
+   * The owner number of each key, by key id. A key that was not looked up is listed by its look-up id (hash of the
+   * key).
+   */
   readonly owners = new Map<string, number>();
   /**
-   * The key id of each owner, by owner number. For a key that was not looked up, its look-up id (hash of the key). Null
-   * for the requests without a known key, and for keys beyond `mostKeys`.
+   * The key id of each owner, by owner number. A key that was not looked up has its look-up id (hash of the key)
+   * instead. Null for the requests without a known key, and for keys beyond `mostKeys`.
    */
   readonly ids: (string | null)[] = [null];
   /** The merchant of each owner, by owner number; null if the key was not looked up, and where `ids` has null. */
@@ -139,8 +142,8 @@ export class UsageTally {
   /** Counter by User-Agent and day: accepted requests. */
   readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
   /**
-   * Counters by day and by the host in Origin, Referer or Host (with the header name): refused and accepted requests.
-   * The owners of these rows are merchants, not keys.
+   * Counters by day and by the host in Origin or Referer (with the header name): refused and accepted requests. A
+   * request whose origin is only its Host header is not counted here. The owners of these rows are merchants, not keys.
    */
   readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
   readonly dropped = { refusals: 0, rows: 0 };

@@ -86,7 +86,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
     if (label !== null && at > last.at) Object.assign(last, { at, address: label, country });
   });
   if (last.at > 0) writer.lastUse(rows.lastUse, last);
-  // A client could have put its key into the User-Agent header, so cut the text there.
+  // A client could have put its key into the User-Agent header, so cut the text off where a key begins.
   agents.each(owner, ({ label, period, place }) => {
     writer.agent(rows.agents, { day: period, agent: label && cutAtKey(label), count: agents.numberAt(place) });
   });

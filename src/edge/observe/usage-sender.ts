@@ -13,7 +13,10 @@ export interface UsagePort {
   readonly channel: RegistryChannel;
   /** Name of this process, for display to operators. */
   readonly instance: string;
-  /** Called with the problem when the registry stops storing usage counts, and with null when it stores them again. */
+  /**
+   * Called with the problem when the registry stops storing usage counts or rejects some, and with null when it stores
+   * them again.
+   */
   readonly onUsageProblem: (problem: string | null) => void;
 }
 
@@ -91,7 +94,9 @@ export class UsageSender {
   #failure = 'the registry does not reply';
   #isLate = false;
   #isClosed = false;
-  /** How many batches (messages with counts) the registry has stored and how many it has refused. */
+  /**
+   * How many batches (messages with counts) the registry has stored, and how many were dropped because it refused one.
+   */
   readonly stats = { stored: 0, refused: 0 };
 
   /** @param every interval between batches, in milliseconds */
@@ -163,7 +168,7 @@ export class UsageSender {
 
   /**
    * Makes a batch (message) with the counts of this many keys and merchants.
-   * @returns false, without adding the batch, if it is too long for a message
+   * @returns false, without adding the batch, if it is too long for a message and `count` can be reduced
    */
   async #keep({ parts, from, to }: Period, count: number): Promise<boolean> {
     const writer = new BatchWriter(from);

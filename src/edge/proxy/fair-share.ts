@@ -1,8 +1,8 @@
 import { GatewayError } from '../request/errors.js';
 
 /**
- * How long a merchant's request counts as competition for other merchants, in milliseconds. During competition, permits
- * (slots at the upstream) are shared out.
+ * For this long after a merchant's request, in milliseconds, permits (slots at the upstream) are shared out between
+ * this merchant and others.
  */
 const contentionMilliseconds = 60_000;
 /**
@@ -84,7 +84,8 @@ export class FairShare {
   }
 
   /**
-   * Whether permits are contended: another merchant than the latest has requested one within `contentionMilliseconds`.
+   * Whether permits are contended: a merchant other than the latest one has requested a permit within
+   * `contentionMilliseconds`.
    */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;

@@ -174,8 +174,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * Returns the body if it arrived in one packet with the head, as most small bodies do. Skipping stream events saves a
-   * seventh of a POST's cost.
+   * Returns a body of declared length if it has arrived completely, as most small bodies have; otherwise null. Skipping
+   * stream events saves a seventh of a POST's cost.
    */
   bodyAtHand(): Buffer | null {
     const { request } = this.#exchange;
@@ -282,7 +282,7 @@ function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderLis
 /**
  * Returns headers with the caller's identity, address and protocol as verified by the gateway. An upstream has no other
  * reliable source for these facts. These headers precede the client's headers, because a service with a header limit
- * silently drops the last headers. Node does so after 1,000.
+ * silently drops the last headers. Node does so after 1,000 headers.
  */
 function identityHeaders({ id, facts, credential, trace }: Findings, host: string): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');

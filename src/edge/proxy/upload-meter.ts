@@ -25,6 +25,7 @@ export class UploadMeter extends Transform {
 
   /**
    * @param begin the part of the body that has already arrived
+   * @param rest the stream of the remaining body
    * @param deadline timer of the upstream's timeout; each chunk restarts it
    */
   constructor(
@@ -110,7 +111,8 @@ export class BodyRate {
   }
 
   /**
-   * Whether the rate in the last complete window was too low. Must be called once per second.
+   * Whether this call completes a window in which the rate was too low. Returns false while a window is incomplete.
+   * Must be called once per second.
    * @param bytes bytes received so far
    * @param waitsForClient whether the upload is waiting for the client
    */

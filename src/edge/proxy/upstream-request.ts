@@ -40,7 +40,7 @@ export interface UpstreamRequest {
   /** The merchant that sent the request. */
   readonly merchantId: string;
   readonly method: string;
-  /** Path without the base path, and query, as the client sent them. */
+  /** Path (without the gateway's base path) and query, as the client sent them. */
   readonly target: string;
   /** Alternating header names and values. */
   readonly headers: string[];
@@ -51,7 +51,9 @@ export interface UpstreamRequest {
   readonly cancellation: Cancellation;
   /** Called with the size of each forwarded part of the body. */
   onBody(bytes: number): void;
-  /** Returns the body if it has arrived completely; null if it is incomplete or the request has no body. */
+  /**
+   * Returns the body if its declared length has arrived completely. Otherwise null, also for a body of unknown length.
+   */
   bodyAtHand(): Buffer | null;
   /** Whether the body is complete. Checked at the end of the stream, so that a truncated body is not accepted. */
   bodyIsWhole(): boolean;

@@ -115,8 +115,8 @@ interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, Uploa
 }
 
 /**
- * One request to an upstream. The call ends when the whole response has arrived. If the response is streamed, the call
- * ends when its headers have arrived.
+ * One request to an upstream, from taking a permit to the response or failure. The timeout here ends with the response
+ * headers. The permit is released when the response body ends, or on failure.
  */
 class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;

@@ -20,7 +20,7 @@ export class Exchange {
   outcome: Outcome = 'accepted';
   /** Details of a failure for operators; never sent to the client. */
   detail: string | null = null;
-  /** Whether an upstream connection has carried the request. */
+  /** Whether an upstream connection has begun to carry the request. */
   forwarded = false;
   /** Milliseconds from sending the request upstream to its response headers; null without a response. */
   upstreamDuration: number | null = null;
@@ -107,6 +107,7 @@ export class Exchange {
 
   /**
    * Number of response body bytes that were sent, whether the body is the upstream's or one that the gateway generated.
+   * A generated body counts only if it was sent completely.
    */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;

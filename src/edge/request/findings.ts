@@ -30,8 +30,8 @@ export class Findings {
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
   /**
-   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. Third parties could
-   * have read such a key, for example over plain HTTP.
+   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. The log looks up
+   * the owner of such a key later, because third parties could have read it, for example over plain HTTP.
    */
   exposedLookupId: string | null = null;
   /**

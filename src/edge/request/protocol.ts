@@ -6,15 +6,15 @@ import type { RequestData, RequestTarget } from './request-data.js';
 export interface HeadLimits {
   /** Limit for the request line plus all header lines. Each header line counts name, colon, space, value and CRLF. */
   readonly headerBytes: number;
-  /** Limit for the request target alone. */
+  /** Limit for the request target, which also counts towards `headerBytes`. */
   readonly targetBytes: number;
 }
 
 const versions: readonly string[] = ['1.0', '1.1'];
 /**
  * Matches a valid Host value: registered name, IPv4 address or IP literal, with an optional port (RFC 3986 3.2.2 and
- * 3.2.3). RFC 3986 also allows commas in a name, but a recipient that joins repeated headers with commas would see two
- * hosts.
+ * 3.2.3). A comma does not match, although RFC 3986 allows it in a name: a recipient that joins repeated headers with
+ * commas would see two hosts.
  */
 const hostForm =
   /^(?:[A-Za-z0-9\-._~!$&'()*+;=]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\])(?::(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])?)?$/;
@@ -22,8 +22,9 @@ const hostForm =
 /**
  * Rejects requests that Node accepts, but that RFC 9112 or the limits forbid:
  * - an unknown HTTP version (Node treats `GET /` without a version as 1.0);
- * - a missing, repeated or malformed Host, or a target in absolute form with a different host;
+ * - a missing (in HTTP/1.1), repeated or malformed Host, or a target in absolute form with a different host;
  * - any transfer coding other than a single `chunked`, because the gateway does not forward the name of the coding;
+ * - Transfer-Encoding together with Content-Length, or in HTTP/1.0;
  * - a head above its limits (Node counts neither line ends nor colons).
  * @throws GatewayError
  */

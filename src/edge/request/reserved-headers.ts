@@ -98,8 +98,8 @@ const isForwardable = memoize(mostNames, (name) => {
 });
 
 /**
- * Filters the headers of an upstream response for the client. Drops hop-by-hop headers and `x-request-id`. Expects
- * names in lower case.
+ * Filters the headers of an upstream response for the client. Drops hop-by-hop headers, headers that Connection names,
+ * and `x-request-id`. Expects names in lower case.
  */
 export function returnableHeaders(headers: Readonly<HeaderList>): HeaderList {
   const named = namedByConnection(headers);

@@ -61,7 +61,7 @@ const safeId = /^[A-Za-z0-9._-]{1,64}$/;
 
 /**
  * Returns the request id for the `x-request-id` header. An id from a trusted proxy is reused if it is short and safe.
- * Ids from other clients are ignored, because a client could give two requests the same id in the log.
+ * Ids that clients send directly are ignored, because a client could give two requests the same id in the log.
  * @param containsKey whether a text contains an API key, which must not reach the log
  */
 export function requestIdOf(

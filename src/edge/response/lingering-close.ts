@@ -19,10 +19,10 @@ export interface UploadLimits {
 }
 
 /**
- * If a response precedes the end of a large request body, closes the connection after the response. After an immediate
- * close, the kernel would reset the connection because of unread bytes, and the client would lose the error response.
- * The close therefore lingers: the upload can continue within its limits, because most clients read the response only
- * after sending the whole body.
+ * If a response precedes the end of a request body that is large, has no declared length or waits for 100 Continue,
+ * closes the connection after the response. After an immediate close, the kernel would reset the connection because of
+ * unread bytes, and the client would lose the error response. The close therefore lingers: the upload can continue
+ * within its limits, because most clients read the response only after sending the whole body.
  * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {

@@ -17,7 +17,10 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
   'headers_too_large',
 ]);
 
-/** Sends an error response. Removes headers that a failed upstream response has already set. */
+/**
+ * Sends an error response. Removes headers that a failed upstream response has already set. If another response has
+ * already begun, aborts it instead.
+ */
 export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonly<Record<string, string>> = {}): void {
   const { exchange } = reply.request;
   const { response } = exchange;
@@ -69,7 +72,7 @@ const defaultRetryAfterSeconds = 1;
 
 /**
  * The challenge that RFC 9110 11.6.1 requires with every 401. No registered authentication scheme covers a key in a
- * header.
+ * header, so this scheme is the gateway's own.
  */
 const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
 

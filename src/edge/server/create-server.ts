@@ -146,7 +146,7 @@ function admit(
     socket.destroy();
     return;
   }
-  // Check the connection itself first. Otherwise a connection that is refused anyway could evict another one.
+  // Check the peer and its own limit first. Otherwise a connection that is refused anyway could evict another one.
   if (proxyProtocolFrom?.contains(remote) === false) {
     refuse('proxy_untrusted');
     return;

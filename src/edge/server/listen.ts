@@ -11,7 +11,7 @@ export interface ListenAddress {
 /**
  * Binds an application to an address.
  * @param name the listener's name in the configuration
- * @throws OperatorError for a port that is in use
+ * @throws OperatorError if the address or port cannot be used
  */
 export async function listen(app: FastifyInstance, name: string, at: ListenAddress): Promise<AddressInfo> {
   try {

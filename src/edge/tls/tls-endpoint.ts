@@ -46,8 +46,8 @@ export class TlsEndpoint extends TlsCredentials {
     });
     this.keepCurrent(server);
     /**
-     * Origins of connections during the handshake. The key contains both addresses and ports of the connection, because
-     * a TLS socket does not expose its TCP socket.
+     * Origins of open connections. The key of each entry is made of both addresses and ports of the connection, because
+     * a TLS socket does not expose the TCP socket below it.
      */
     const origins = new Map<string, ConnectionOrigin>();
     server.on('secureConnection', (socket) => {

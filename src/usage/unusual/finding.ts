@@ -11,10 +11,11 @@ export interface Thresholds {
   /** Rules that are switched off, so that they report nothing. */
   readonly off: readonly UnusualRule[];
   /**
-   * Days since the first use of a key before the rules about countries, networks, addresses and refusals apply to it.
+   * The rules about countries, networks, surges, addresses and refusals apply to a key only this many days after its
+   * first use.
    */
   readonly learnDays: number;
-  /** Days since a key's first use until `surge` also applies on usual paydays. By then, monthly peaks are known. */
+  /** On usual paydays, `surge` applies only this many days after a key's first use, when monthly peaks are known. */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
   /** `surge` reports an hour with more than this many times the requests of the key's busiest earlier hour. */
@@ -31,8 +32,8 @@ export interface Thresholds {
 export interface Finding {
   readonly rule: UnusualRule;
   /**
-   * The rule and the new value that it found: `new-country:KE`. After an administrator has marked a pattern as `fine`,
-   * it is not reported again for the key.
+   * The rule, with the new value if it found one: `surge` or `new-country:KE`. After an administrator has marked a
+   * pattern as `fine`, it is not reported again for the key.
    */
   readonly pattern: string;
   /** Time of the first unusual request, as precisely as the counts show it. */

@@ -101,9 +101,9 @@ const singleDays = 28;
 const fewCountries = 8;
 
 /**
- * Whether a new country would not be unusual for the key. This is so if the key was used in many countries, or recently
- * in some country on one day only. By the Good-Turing estimate, the more values were seen only once, the more likely is
- * a new value.
+ * Whether a new country would be normal for the key. True if the key was used in many countries. Also true if it was
+ * recently used in some country on one day only, and this was not reported as a finding. By the Good-Turing estimate,
+ * the more values were seen only once, the more likely is a new value.
  */
 export function roams({ seen }: Sightings, now: number): boolean {
   const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>

@@ -35,7 +35,8 @@ const longerGapFactor = 1.5;
 const reportedDays = 2;
 
 /**
- * Codes of requests that the caller should not have sent. Other codes follow from failures or administrators' changes.
+ * Codes of requests that the caller should not have sent. Other codes are mostly caused by failures or by changes of
+ * administrators.
  */
 const probing: ReadonlySet<string> = new Set([
   ...['ip_not_allowed', 'origin_not_allowed', 'permission_denied', 'not_found', 'method_not_allowed', 'invalid_path'],
@@ -52,8 +53,8 @@ export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment
   const { now } = moment;
   const state = before ?? unseenKey;
   const found = [...blockedUse(usage, moment)];
-  // Only the rules for Tor and plain HTTP apply to requests without a key id, and to requests that were refused before
-  // the key's record was read. The latter have a look-up id.
+  // Only the rules for Tor and plain HTTP apply to requests without a key id. The same holds for requests with a
+  // look-up id, which were refused before the key's record was read.
   if (usage.keyId === null || usage.lookupId !== null) return reporting(state, found, now, thresholds);
   const until = now + aheadMilliseconds;
   const rows = usage.addresses.filter(({ lastAt }) => lastAt <= until);
@@ -75,7 +76,10 @@ export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment
   return reporting(after, [...found, ...ofPlaces.found, ...ofUse.found, ...ofHours.found], now, thresholds);
 }
 
-/** Drops findings of rules that are off and of patterns that were reported recently. Records the rest as reported. */
+/**
+ * Drops duplicate findings, findings of rules that are off, and patterns that were reported recently. Records the rest
+ * as reported.
+ */
 function reporting(state: KeyState, found: readonly Finding[], now: number, { off }: Thresholds): Observation {
   const isDue = ({ rule, pattern }: Finding): boolean =>
     !off.includes(rule) && now - (state.reported[pattern] ?? -Infinity) >= repeatMilliseconds;
@@ -253,7 +257,7 @@ function observeHours(
   return { state: { hours: after.hours, weeks: after.weeks }, found };
 }
 
-/** Whether salaries are usually paid on a day like this: in the middle or at the end of a month. */
+/** Whether salaries are usually paid on a day like this: around the middle or the turn of a month. */
 function isPayday(hour: number): boolean {
   const day = new Date(hour).getUTCDate();
   return day <= 2 || (day >= 13 && day <= 16) || day >= 24;
@@ -261,8 +265,8 @@ function isPayday(hour: number): boolean {
 
 function* hourFindings(state: KeyState, hour: number, now: number, thresholds: Thresholds): Iterable<Finding> {
   const held = state.hours.find((one) => one.hour === hour);
-  // An hour that is not stored is too old: counts that came late were merged directly into its week. They are only a
-  // part of the hour's counts, so they are not compared.
+  // If the hour is no longer stored, its late counts were merged into the maxima of its week. They are only a part of
+  // the hour's counts, so they are not compared.
   if (held === undefined) return;
   const own = busiestHours(state);
   const at = Math.max(hour, Math.min(now, hour + hourMilliseconds) - 1_000);

@@ -7,7 +7,7 @@ export interface Place {
   readonly address: string;
   /** The block of addresses that usually belongs to one user: the first 24 bits of IPv4, 64 of IPv6. */
   readonly block: string;
-  /** ISO 3166 code; null without a GeoIP database. */
+  /** ISO 3166 country code; null if unknown, as without a GeoIP database. */
   readonly country: string | null;
   readonly asNumber: number | null;
   /**
