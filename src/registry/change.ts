@@ -9,8 +9,8 @@ import type { RegistryDatabase } from './registry-database.js';
 export interface Change {
   readonly transaction: RegistryDatabase;
   /**
-   * The number of this change, if it is published to gateways. Other changes get no number of their own: for them, this
-   * is the number of the newest published change.
+   * The number of this change, if gateways have to know the change. Other changes get no number of their own: for them,
+   * this is the number of the newest change that has one.
    */
   readonly revision: number;
   readonly now: number;

@@ -236,8 +236,8 @@ interface HealthSources {
 }
 
 /**
- * Adds the routes for liveness and readiness, which need no token. The registry is ready even if the gateways' store is
- * unavailable, because it can accept changes and store them in the database.
+ * Adds the routes for liveness and readiness, which need no token. The registry is ready while it can write to its
+ * database. It is ready even if the gateways' store is unavailable, because it stores changes in the database first.
  */
 function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));

@@ -36,8 +36,9 @@ export async function grantRights(database: RegistryDatabase, user: string): Pro
       sql`grant select on ${listOf(all)} to ${to}`,
       sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
       sql`grant insert on ${listOf(trail)} to ${to}`,
-      // `event_tail` describes the last event of the hash chain, so each new event updates these columns. Only the
-      // function `prune_events` sets the other columns of this table. It runs with the rights of its owner.
+      // `event_tail` describes the last event of the hash chain, so the user has to update these columns for each new
+      // event. Only the function `prune_events` sets the other columns of this table. This function runs with the
+      // rights of its owner.
       sql`grant update (id, position, hash) on event_tail to ${to}`,
       sql`grant execute on function prune_events to ${to}`,
     ])

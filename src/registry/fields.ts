@@ -18,14 +18,14 @@ export function idIn({ id }: { readonly id: string }, what: string): string {
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
- * Whether a text contains something in the form of an API key. The registry rejects such a text, so that it never
- * stores or repeats a key. An import needs no keys either, because it names each key by its hash.
+ * Whether a text contains the prefix of an API key, in upper or lower case. The registry rejects such a text, so that
+ * it never stores or repeats a key. An import needs no keys either, because it names each key by its hash.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);
 }
 
-/** The message for a line or field that contains something in the form of an API key. */
+/** The message for a line or field that contains the prefix of an API key. */
 export const holdsApiKeyMessage =
   'contains what looks like an API key: give the hash of the key as lookupId, never the key itself';
 

@@ -10,7 +10,7 @@ import type { ServerTls } from '../tls/server-tls.js';
 
 /** How clients reach the admin API. */
 export interface RegistryAccess {
-  /** TLS of the listener, which the app closes; null for plain HTTP. */
+  /** TLS of the listener; the app closes this object when it stops. Null: plain HTTP. */
   readonly tls: ServerTls | null;
   /**
    * Further host names of the API. The names in the certificate, loopback names and the connection's own address are
@@ -105,7 +105,7 @@ export function requireProxy(app: FastifyInstance, behindProxy: readonly string[
 
 /**
  * Returns the address of a request's client. If the connection comes from a proxy of `registry.behindProxy`, the
- * address is taken from X-Forwarded-For; otherwise it is that of the connection. Null if a proxy sent an invalid
+ * address is taken from X-Forwarded-For; otherwise it is the address of the connection. Null if a proxy sent an invalid
  * address.
  */
 export function clientAddressOf(request: FastifyRequest): IpAddress | null {

@@ -13,8 +13,8 @@ import type { propagationSchema } from './propagation-schema.js';
 export type Propagation = Static<typeof propagationSchema>;
 
 /**
- * Waits until all gateways of an environment have acknowledged a revision (number of a change), or until a timeout.
- * With null, waits for the gateways of every environment.
+ * Waits until all gateways of an environment have acknowledged a revision (number of a change), or until a timeout. If
+ * `environment` is null, waits for the gateways of every environment.
  */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 

@@ -20,7 +20,8 @@ export interface RegistryDatabaseOptions extends MigratedOptions {
 }
 
 /**
- * Opens the registry's database, applies its migrations and inserts the row of each single-row table.
+ * Opens the registry's database and applies its migrations. Inserts the single rows of the tables `revision` and
+ * `projector` if they are missing.
  * @throws DatabaseError
  */
 export async function openRegistryDatabase({

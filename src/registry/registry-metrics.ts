@@ -23,8 +23,8 @@ export interface RegistryMetricSources extends GatewaySources {
 }
 
 /**
- * Adds metrics that show how far the newest changes have come: to the database, to the gateways' store, or to the
- * gateways.
+ * Adds the metrics of the registry. They show how far the newest changes have come (to the database, the gateways'
+ * store or the gateways), how records were repaired, and what needs an administrator's attention.
  */
 export function addRegistryMetrics(
   metrics: ApiMetrics,

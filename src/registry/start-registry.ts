@@ -119,8 +119,8 @@ export interface RunningRegistry {
 
 /**
  * How long to wait for gateways' reports of records with a status that denies requests (inactive records), in
- * milliseconds. This is enough, because a gateway writes its report during a heartbeat. It sends two heartbeats a
- * second, and tries to reconnect at least once a second.
+ * milliseconds. This is enough, because a gateway writes its report during a heartbeat. A gateway sends two heartbeats
+ * a second, and tries to reconnect at least once a second.
  */
 const reportMilliseconds = 1_500;
 /**

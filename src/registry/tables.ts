@@ -55,13 +55,13 @@ interface KeyRow {
 interface OutboxRow {
   revision: number;
   name: string;
-  /** The name of the change; null if an earlier release made it. */
+  /** The name of the change. Null if an earlier release made the change, or if `Lease.finish` put the row back. */
   change: Generated<string | null>;
 }
 
 /**
- * The single row with the revision (number of the newest change), which every change increments, and with the state of
- * the store.
+ * The single row with the revision (number of the newest change) and the state of the store. Each change that gateways
+ * have to know increments the revision.
  */
 interface RevisionRow {
   id: 1;
@@ -96,7 +96,7 @@ interface RevisionRow {
   sealed_by: Generated<string | null>;
   /**
    * The value of `published_change` for which `sealed_by` is valid. An earlier release does not seal (authenticate) the
-   * records of a change that it publishes. It sets only `published_change`, so the two columns then differ.
+   * records of a change that it publishes. That release sets only `published_change`, so the two columns then differ.
    */
   sealed_change: Generated<string | null>;
 }
@@ -132,7 +132,8 @@ interface FormerGenerationRow {
 }
 
 /**
- * A restore of this database from a backup. Changes that were made between `newest_at` and `found_at` could be missing.
+ * A certain or possible restore of this database from a backup. Changes that were made between `newest_at` and
+ * `found_at` could be missing.
  */
 interface RestoreRow {
   seq: Generated<number>;

@@ -14,7 +14,7 @@ import { announcedMilliseconds } from './tokens.js';
 /** What a route requires of its caller. */
 export interface Access {
   readonly permission: Permission;
-  /** Further permissions, by field name: a caller who sends the field in the body needs the permission. */
+  /** Additional permissions for fields of the body: a caller who sends such a field needs its permission. */
   readonly fields?: Readonly<Record<string, Permission>>;
   /**
    * How the route limits members (administrators of one merchant) to that merchant. If omitted, members get a 404.
@@ -44,8 +44,9 @@ declare module 'fastify' {
     /** The authenticated caller. Null only in a route that is open (needs no credential). */
     caller: Caller | null;
     /**
-     * Checks the request's credential again. Resolves to true if it is valid, for the same merchant and with the
-     * route's permission. An open stream of events calls this repeatedly, so that a revocation ends the stream.
+     * Checks the request's credential again. Resolves to true if the credential is valid, belongs to the same merchant
+     * and has the route's permission. An open stream of events calls this repeatedly, so that a revocation ends the
+     * stream.
      */
     isStillAllowed: () => Promise<boolean>;
   }
@@ -62,9 +63,10 @@ export interface AccessOptions {
 }
 
 /**
- * Makes an app accept only requests whose caller has the permission that their route requires. A route without a
- * declared permission prevents the start. Web pages of other origins cannot act for an administrator: browsers send
- * `authorization` to another origin only after a CORS preflight, which this API never allows.
+ * Makes an app accept only requests whose caller has the permission that their route requires. Adding a route throws if
+ * the route is not open (needs a credential) and declares no permission. Web pages of other origins cannot act for an
+ * administrator: browsers send `authorization` to another origin only after a CORS preflight, which this API never
+ * allows.
  */
 export function requireAccess(options: AccessOptions): (app: FastifyInstance) => void {
   return (app) => {
@@ -80,8 +82,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (request.routeOptions.config.isOpen === true) return;
       request.caller = await identify(request, reply, options);
       const { is404, routeOptions } = request;
-      // Unknown paths and methods have no permission to check, and get their own error later. Authentication comes
-      // first, because these errors would show a client without a credential which paths exist.
+      // Unknown paths and methods have no permission to check. They get 404 or 405 later. The caller is authenticated
+      // first, because these errors show which paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
@@ -108,8 +110,8 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Tokens of sign-ins (`session:`) do not get this header: they always expire soon, and the command line renews
-    // them.
+    // Announces the expiry of a token, unless a sign-in issued the token (`session:`). Such tokens always expire soon,
+    // and the command line renews them.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -136,7 +138,7 @@ async function isStillAllowed(request: FastifyRequest, { credentials, clock }: A
 }
 
 /**
- * Stores the event of a failed sign-in. If the client's IP address has too many of them, only counts this one.
+ * Stores the event of a failed sign-in. If the client's IP address has too many failed sign-ins, only counts this one.
  * @throws Refusal 429 if the client's IP address has too many failed sign-ins
  */
 export async function recordFailure(
@@ -227,8 +229,8 @@ export function isProvenRecently({ session }: Caller, now: number): boolean {
 }
 
 /**
- * Returns the id of the merchant in the path, or of the merchant that owns the key in the path. Undefined if the key
- * does not exist, or if the path names neither a merchant nor a key.
+ * Returns the id of the merchant that the path names, or the id of the merchant that owns the key in the path.
+ * Undefined if the key does not exist, or if the path names neither a merchant nor a key.
  */
 async function merchantIn(
   { params }: FastifyRequest,

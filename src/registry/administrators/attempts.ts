@@ -65,8 +65,8 @@ export class Attempts {
   }
 
   /**
-   * Counts a rejected sign-in or request, for example after too many failed sign-ins from its IP address. Stores only
-   * one event per address and minute, with the count: an event for each sign-in could fill the database.
+   * Counts a rejected sign-in or request, for example one from an IP address with too many failed sign-ins. Stores only
+   * one event per address and minute, with the count: an event for each rejection could fill the database.
    */
   refused(code: string, author: Author): void {
     this.#refusals.add(author.source ?? '', code, author);
@@ -101,7 +101,10 @@ export class Attempts {
     if (storing !== null) this.#track(storing);
   }
 
-  /** Stores the counts of refused sign-ins. Waits until every pending write of an event has succeeded or failed. */
+  /**
+   * Stores the counts of refused sign-ins and requests. Waits until every pending write of an event has succeeded or
+   * failed.
+   */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);
   }

@@ -13,7 +13,7 @@ export interface Caller {
   readonly tokenId: string | null;
   /** The credential that proved the identity: `bootstrap` (the shared token), `token:ID` or `session:ID`. */
   readonly proof: string;
-  /** The caller's roles now: those of the administrator, except roles that the token or session does not permit. */
+  /** The caller's roles now: the administrator's roles, without those that the token or session does not permit. */
   readonly roles: readonly string[];
   /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
@@ -55,8 +55,8 @@ type Rejection =
   | ('bootstrap-off' | 'ended' | 'idle');
 
 /**
- * The result of the check of a credential: the caller, or why it was rejected. For a rejected credential, `credential`
- * has the id of its token or session; null if unknown.
+ * The result of a credential check: the caller, or the reason for the rejection of the credential. After a rejection,
+ * `credential` has the id of the rejected token or session; null if unknown.
  */
 export type Identified =
   | { readonly caller: Caller }
@@ -90,7 +90,7 @@ export class Identities {
   }
 
   /**
-   * Checks a bearer token.
+   * Checks a bearer token, and stores the use of a valid one.
    * @param source the client's IP address
    * @throws DatabaseError
    */
@@ -145,7 +145,7 @@ const bootstrapCaller: Caller = {
   session: null,
 };
 
-/** Parses a list that is stored as JSON; null means no limit. */
+/** Parses a list that is stored as JSON. Returns null for null, which means no limit. */
 export function listIn(text: string | null): string[] | null {
   return text === null ? null : (JSON.parse(text) as string[]);
 }

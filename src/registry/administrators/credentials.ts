@@ -16,8 +16,8 @@ export interface Credentials {
   /** Adds headers to the response to a request whose credential was rejected. */
   onRejected(reply: FastifyReply): void;
   /**
-   * Returns the error for a rejected credential. All invalid credentials get the same error, so that clients cannot
-   * find out which credentials exist.
+   * Returns the error for a rejected credential. The error does not depend on whether the credential is unknown,
+   * expired or revoked, so that clients cannot find out which credentials exist.
    */
   refusalOf(rejection: string, request: FastifyRequest): Refusal;
 }
@@ -40,7 +40,7 @@ export function bearerCredentials(identities: Identities): Credentials {
     onRejected: (reply) => void reply.header('www-authenticate', 'Bearer'),
     refusalOf: (rejection, request) => {
       if (rejection === 'misplaced') return new Refusal(401, misplacedMessage);
-      // The message is equal for all causes, so that a client cannot find out which tokens exist.
+      // All invalid tokens get the same message, so that a client cannot find out which tokens exist.
       return new Refusal(401, tokenIn(request) === undefined ? absentMessage : 'Invalid token');
     },
   };
@@ -51,9 +51,9 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether a token is in the URL, a cookie or another header, where logs and other servers can read it. If the request
- * has no authorization header, the prefix `mga_` alone counts as a token. Otherwise only a complete token counts, so
- * that a client can search for the text `mga_`.
+ * Returns true if a token is in the URL, a cookie, `proxy-authorization` or `x-api-key`, where logs and other servers
+ * can read it. Without an authorization header, the prefix `mga_` alone counts as a token. With this header, only a
+ * complete token counts, so that a client can search for the text `mga_`.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;

@@ -55,8 +55,8 @@ export async function findAdministrator(
 
 /**
  * Creates an administrator.
- * @throws Refusal if the name is in use, or if the roles do not fit: members' roles require a merchant, and all other
- *   roles forbid one
+ * @throws Refusal if the name is reserved or in use, if the OpenID identity is incomplete or in use, or if the merchant
+ *   does not exist. Also if the roles do not fit: members' roles require a merchant, and all other roles forbid one
  * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
 export function createAdministrator(
@@ -94,8 +94,9 @@ export function createAdministrator(
 /**
  * Changes an administrator. This affects their tokens from the next request on: removed roles no longer count, and all
  * tokens of a disabled administrator are rejected.
- * @throws Refusal if the administrator does not exist or has another version. Also if the roles do not fit: members'
- *   roles require a merchant, and all other roles forbid one
+ * @throws Refusal if the administrator does not exist or has another version, if the last owner would lose the role, or
+ *   if the OpenID identity is incomplete or in use. Also if the roles do not fit: members' roles require a merchant,
+ *   and all other roles forbid one
  * @throws ApprovalNeeded if the administrator would become an owner, or is an owner and would get another identity, and
  *   the approval rules require approval for this
  */

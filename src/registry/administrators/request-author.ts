@@ -12,7 +12,9 @@ const anonymous: Author = {
   ...{ source: null, requestId: null, reason: null },
 };
 
-/** Returns the author of the events that a request causes. */
+/**
+ * Returns the author of the events that a request causes. @throws Refusal 400 for an invalid `x-reason` or `x-actor`
+ */
 export function authorOf(request: FastifyRequest): Author {
   const { caller, headers, id } = request;
   if (caller === null) throw new Error('the route is open, so its requests have no author');

@@ -1,6 +1,9 @@
 import { walletPermissions } from '../../rest/services-token.js';
 
-/** All permissions of administrators. Each route of the admin API and of the operators' API requires one of them. */
+/**
+ * All permissions of administrators. Each route of the admin API and of the operators' API requires one of them, unless
+ * the route needs no credential.
+ */
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),

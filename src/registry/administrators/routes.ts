@@ -39,7 +39,7 @@ export interface AdministratorRouteOptions {
   readonly onOwner?: (() => void) | undefined;
 }
 
-/** Routes that manage administrators and their tokens. */
+/** Adds the routes that manage administrators and their tokens, and that show the caller (`/me`) and the roles. */
 export const administratorRoutes =
   ({ attempts, hasSignIn, hasWallets, merchantApi, onOwner }: AdministratorRouteOptions): Routes =>
   (app, context) => {

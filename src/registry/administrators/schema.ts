@@ -150,7 +150,7 @@ export const identitySchema = Type.Object({
   permissions: Type.Array(Type.String()),
   merchantId: orNull(Type.String()),
   expiresAt: orNull(moment),
-  // Optional, because the previous release does not send the following fields.
+  // The following fields are optional, because a registry of the previous release does not send them.
   address: Type.Optional(orNull(Type.String({ description: 'the address from which the request came' }))),
   merchantApi: Type.Optional(
     Type.Object(

@@ -15,8 +15,8 @@ interface AdministratorRow {
   created_at: number;
   updated_at: number;
   /**
-   * Number of changes, from 1. A request to change the administrator can name the version that it is based on. It is
-   * rejected if the administrator has another version.
+   * Starts at 1 and increases with each change. A request to change the administrator can name the version on which it
+   * is based. The registry rejects the request if the administrator has another version.
    */
   version: number;
 }

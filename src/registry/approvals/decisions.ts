@@ -26,8 +26,8 @@ export interface Approved {
 }
 
 /**
- * Approves a request and makes its change in one transaction. If the record has changed since the request, or the
- * change is refused for another reason, marks the request as refused.
+ * Approves a request and makes the requested change, in one transaction. If the change fails, for example because the
+ * record has changed since the request, marks the request as refused.
  * @throws Refusal
  */
 export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {

@@ -25,9 +25,10 @@ const mostWaiting = 100;
 /**
  * Makes a change. If the approval rules require another administrator to approve it, stores the change as a request
  * instead.
- * @param input the body of the request: it is stored, and the change is made with it after the approval
+ * @param input the body of the HTTP request. A request for approval stores it, to make the change after the approval
  * @param act makes the change, and in its transaction calls the guard, which checks the approval rules
- * @throws Refusal 409 `approval_required` if the change now waits for approval
+ * @throws Refusal 409 `approval_required` if the change now waits for approval; 403 if it needs approval and the caller
+ *   uses the shared token, which identifies no person
  */
 export async function changeOrRequest<Result>(
   context: Context,
@@ -61,7 +62,7 @@ export async function changeOrRequest<Result>(
 /**
  * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
  * request instead.
- * @throws Refusal
+ * @throws Refusal 409 if too many requests of this administrator wait
  */
 export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
   const { change, merchantId, subject, before, after } = proposal;
@@ -98,7 +99,7 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
 }
 
 /**
- * Returns the requests of one administrator that wait and have not expired.
+ * Returns the requests that one administrator has made, that wait for approval and have not expired.
  * @param requestedBy the id of the administrator; null for the requests of the registry itself
  */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
@@ -111,7 +112,7 @@ export function waitingOf(database: RegistryDatabase, requestedBy: string | null
     .execute();
 }
 
-/** Counts the requests of all administrators that wait and have not expired. */
+/** Counts the requests that wait for approval and have not expired, of all administrators. */
 export async function countWaiting(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database
     .selectFrom('approvals')
@@ -179,7 +180,7 @@ class NotWaiting extends Refusal {
   }
 }
 
-/** The event about a request. */
+/** Returns the event about a request for approval. */
 export function eventOf(
   action: 'approval.requested' | 'approval.approved' | 'approval.rejected' | 'approval.refused',
   after: Approval,

@@ -13,7 +13,7 @@ import { requestFunding } from './funding.js';
 import { findRow, listApprovals, toApproval } from './requests.js';
 import { approvalSchema, approvalsQuery } from './schema.js';
 
-/** Adds the routes that list, approve and reject requests for approval. */
+/** Adds the routes that list, approve and reject requests for approval, and that request approval to fund a wallet. */
 export function approvalRoutes(attempts: Attempts): Routes {
   return (app, context) => {
     const { database, clock, confirm } = context;

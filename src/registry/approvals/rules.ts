@@ -7,7 +7,7 @@ import { fileRequest, waitingOf, decide, eventOf } from './requests.js';
 
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
-/** Changes the approval rules in force. */
+/** Changes the approval rules that apply. Returns false if these rules apply already. */
 export function changeRules(context: Context, author: Author, rules: ApprovalRules, guard: Guard): Promise<boolean> {
   return makeUnpublishedChange(context, author, async (change) => {
     const before = await rulesIn(change.transaction);
@@ -27,8 +27,8 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 
 /**
  * Applies the configured approval rules when the registry starts. If the stored rules require approval for this change,
- * they stay in force, and the change is stored as a request of the registry. An earlier such request is rejected if it
- * waits and the configuration has changed since.
+ * they stay in force, and the change is stored as a request of the registry. If an earlier request of the registry
+ * still waits and the configuration has changed since, that request is rejected.
  */
 export async function applyConfiguredRules(
   context: Context,

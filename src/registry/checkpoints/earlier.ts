@@ -5,9 +5,9 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * How long checkpoints (signed states of access logs) are kept after newer ones have replaced them. A gateway that got
- * no reply submits its checkpoint again: minutes later, because the message waits in Redis, or at its next start,
- * because the message waits in a file.
+ * How long the registry remembers checkpoints (signed states of access logs) that newer ones have replaced. A gateway
+ * that got no reply submits its checkpoint again. That can be minutes later, because the message waits in Redis, or at
+ * the gateway's next start, because the message waits in a file.
  */
 const retentionMilliseconds = 7 * 86_400_000;
 

@@ -14,7 +14,8 @@ import type { RegistryDatabase } from '../registry-database.js';
  * - `replay`: a submitted checkpoint is older than the newest one, and the registry has no record of accepting it;
  * - `key`: the instance's key is not pinned (stored as valid) or no longer valid, or the signature with the run's own
  *   key is missing;
- * - `silent`: the process stopped without an end checkpoint, and no other process continued the log;
+ * - `silent`: the process stopped without an end checkpoint, and no other process continued the log; or the next run,
+ *   which an end checkpoint announced, never began;
  * - `clock`: the times contradict each other or the registry's clock.
  */
 export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'key', 'silent', 'clock'] as const;
@@ -94,8 +95,8 @@ const leastSilentMilliseconds = 15_000;
 
 /**
  * Reports silent runs. A run (log of one process) is silent if no checkpoint (signed state) arrived for three of its
- * intervals, and no other run continues the log. A run with an end checkpoint is silent only if that checkpoint
- * announces a next run, which is then missing. Without an announcement, the run has simply ended.
+ * intervals (at least 15 seconds), and no other run continues the log. A run with an end checkpoint is silent only if
+ * that checkpoint announces a next run, which is then missing. Without an announcement, the run has simply ended.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;

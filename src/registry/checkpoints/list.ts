@@ -30,8 +30,8 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
 }
 
 /**
- * Returns the signed head of the list of checkpoints (signed states of access logs): its size and the root hash of its
- * Merkle tree.
+ * Returns the signed head of the list of checkpoints (signed states of access logs): the size of the list and the root
+ * hash of its Merkle tree.
  */
 export async function signedHead(database: RegistryDatabase, signer: NoteSigner): Promise<string> {
   const { size, subtrees } = await database.selectFrom('checkpoint_tree').selectAll().executeTakeFirstOrThrow();

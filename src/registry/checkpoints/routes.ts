@@ -22,9 +22,10 @@ import {
 } from './schema.js';
 
 /**
- * Routes for instance keys, with which gateways sign, and for checkpoints, the signed states of their access logs.
+ * Adds the routes for instance keys, with which gateways sign, for checkpoints (the signed states of their access
+ * logs), and for findings (problems with these logs).
  * @param signer signs the head (size and root hash) of the checkpoint list; null if this registry signs no receipts
- * (proofs of acceptance) for checkpoints
+ *   (proofs of acceptance) for checkpoints
  */
 export function checkpointRoutes(signer: NoteSigner | null): Routes {
   return (app, { database, clock }) => {

@@ -113,8 +113,8 @@ export class Witness {
   }
 
   /**
-   * Reports a checkpoint that only the instance key signed. The run key exists only in the process, so a thief of the
-   * instance key cannot sign with it.
+   * Reports a checkpoint that only the instance key signed, if this key is valid. The key could be stolen: the run key
+   * exists only in the memory of the gateway's process, so a thief of the instance key cannot sign with the run key.
    */
   async #findStolenKey({ message, instance, checkpoint }: NotSignedByRun): Promise<void> {
     const { database, clock } = this.#options;
@@ -222,8 +222,8 @@ export class Witness {
   }
 
   /**
-   * Compares what the log says about its previous run (last line and time of the earlier process) with what is stored.
-   * This detects a truncated or forked log.
+   * Compares the stored state of the previous run (log of an earlier process) with what this run says about it. Checks
+   * the last line of that run, the times, and that no other run continues it. This detects a truncated or forked log.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;

@@ -51,9 +51,10 @@ const startQuery = Type.Object({
 });
 
 /**
- * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser there, and the provider sends it back
- * to `/console/sign-in/callback`. A cookie binds the sign-in to this browser, for ten minutes and for one use. Without
- * the cookie, a victim's browser could complete a sign-in that an attacker began, and would get the attacker's session.
+ * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser to the provider, which sends the
+ * browser back to `/console/sign-in/callback`. A cookie binds the sign-in to this browser, for ten minutes and for one
+ * use. Without the cookie, a victim's browser could complete a sign-in that an attacker began, and would get the
+ * attacker's session.
  */
 export function addBrowserSignIn(app: FastifyInstance, options: SignInOptions): void {
   const { provider } = options;
@@ -177,7 +178,7 @@ class BrowserSignIn {
 
   /**
    * Returns the stored sign-in to which the browser's cookie belongs, and deletes it, so that it works once. Null if
-   * the cookie belongs to no sign-in.
+   * the cookie belongs to no sign-in, or if the sign-in has expired.
    */
   async #take(request: FastifyRequest) {
     const { context, seal } = this.#options;

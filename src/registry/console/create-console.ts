@@ -35,7 +35,7 @@ export interface ConsoleSettings {
   readonly directory: string;
   /** Returns the addresses at which merchants reach the gateways. */
   readonly merchantApi: () => MerchantApi;
-  /** TLS of the listener, which the app closes when it stops; null for plain HTTP. */
+  /** TLS of the listener; the app closes this object when it stops. Null: plain HTTP. */
   readonly tls: ServerTls | null;
   /** Addresses and CIDRs of the reverse proxies in front of the console; null without proxies. */
   readonly behindProxy: readonly string[] | null;
@@ -49,7 +49,10 @@ export interface ConsoleOptions extends ConsoleSettings {
   readonly authentication: Omit<AccessOptions, 'credentials'>;
   /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
-  /** Called for each request that is refused because another site caused it, or because its Host is not the console. */
+  /**
+   * Called for each request that is refused because another site caused it, or because its Host is not the console's
+   * host.
+   */
   readonly onRefused: OnRefused;
   /** Adds the routes that the console and the admin API have in common. */
   readonly addRoutes: (api: RestApp) => void;
@@ -77,7 +80,7 @@ export function createConsole(options: ConsoleOptions): FastifyInstance {
     (scope, _options, done) => {
       const api = serveJson(scope, admit);
       // With its own handler, the API runs its hooks for unknown paths too. The last hook rejects these requests with
-      // 404, so the handler never runs. Without it, the handler of the pages would respond.
+      // 404, so this handler never runs. Without this handler, the one for the pages would respond.
       api.setNotFoundHandler(() => null);
       options.addRoutes(api);
       addEnterRoute(api, context, attempts);

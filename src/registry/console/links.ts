@@ -28,9 +28,9 @@ const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
 /**
- * Creates a link that signs an administrator in once. If the administrator is the caller, the session has at most the
- * roles of the caller's token. The session ends when that token expires or is revoked, unless a command-line sign-in
- * issued it.
+ * Creates a link that signs an administrator in once. If this administrator is the caller, the session has at most the
+ * roles of the caller's token. The session ends when the caller's token expires or is revoked. This does not apply to a
+ * token from a command-line sign-in.
  * @param origin the origin of the console
  * @throws Refusal
  */
@@ -95,8 +95,8 @@ function issueLink(
         ...{ id, digest: digestOf(secret), administrator_id: administratorId },
         ...{ roles: isOwn ? textOf(caller.tokenRoles) : null, sources: textOf(caller.sources) },
         issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
-        // The token of a command-line sign-in is not stored: it is replaced every few minutes, and the session would
-        // end with it.
+        // Does not store the token of a command-line sign-in: that token is replaced every few minutes, and the session
+        // would end with it.
         token_id: caller.proof.startsWith('token:') ? caller.tokenId : null,
         ...{ created_at: now, expires_at: expiresAt, used_at: null },
       })
@@ -112,7 +112,7 @@ function issueLink(
 
 /**
  * Returns the administrator whom a link would sign in.
- * @throws Refusal if the caller is not allowed to create that link
+ * @throws Refusal if this administrator is disabled or a machine, or is the caller and has a session already
  */
 async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
   // A link counts as a recent proof of identity. If a session could create a link for itself, anybody at an open
@@ -152,7 +152,7 @@ async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: strin
 
 /**
  * Returns the id of the caller. For the shared token, which belongs to no administrator, returns the id of the only
- * active owner.
+ * active owner. @throws Refusal if there is no active owner, or more than one
  */
 async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
   if (administratorId !== null) return administratorId;

@@ -9,8 +9,8 @@ interface Grant {
   /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null: all addresses. */
   sources: string | null;
   /**
-   * The administrator who created the link for another administrator, or who issued to another administrator the token
-   * with which the link was created. This administrator could know the link. Null if there is no such administrator.
+   * Another administrator who could know the link, because they created it, or because they issued the token with which
+   * it was created. Null if there is no such administrator.
    */
   issued_by: string | null;
   /**

@@ -1,14 +1,20 @@
 /** The author of an event: who acted, which credential proved it, and where the request came from. */
 export interface Author {
-  /** Name of the administrator; `registry` for changes that the registry makes itself. */
+  /**
+   * Name of the administrator; `registry` for changes that the registry makes itself; `unknown` for an unknown caller.
+   */
   readonly actor: string;
-  /** The id of the administrator; null for the shared token (`bootstrap`) and for the registry itself. */
+  /**
+   * The id of the administrator; null for the shared token (`bootstrap`), the registry itself and an unknown caller.
+   */
   readonly administratorId: string | null;
-  /** The credential that proved the identity: `bootstrap`, `token:ID`, `session:ID` or `registry`. */
+  /**
+   * The credential that proved the identity: `bootstrap`, `token:ID`, `session:ID` or `registry`. Otherwise `unproven`.
+   */
   readonly proof: string;
   /** The unverified name that a client with the shared token sent in `x-actor`; null if it sent no name. */
   readonly claimed: string | null;
-  /** IP address of the client; null for the registry itself. */
+  /** IP address of the client; null if unknown, and for the registry itself. */
   readonly source: string | null;
   readonly requestId: string | null;
   /** The reason that the client sent in `x-reason`; null if it sent no reason. */

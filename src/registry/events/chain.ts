@@ -139,8 +139,8 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
 
 /**
  * Deletes old events and their positions in the chain. Stores the hash at the last deleted position and a signature of
- * it, with which the rest of the chain can be verified. An event that is kept although it is before that position can
- * no longer be verified.
+ * this hash, with which the rest of the chain can be verified. An event that is kept although it is before that
+ * position can no longer be verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,

@@ -16,8 +16,8 @@ const everyMilliseconds = 60_000;
 
 /**
  * Once a minute, signs the end of the hash chain of events if there are new events, and logs the signature. Without the
- * key, an attacker with write access to the database cannot forge a signature. The log keeps a copy that this attacker
- * cannot delete.
+ * signing key, an attacker with write access to the database cannot forge a signature. The log keeps a copy that this
+ * attacker cannot delete.
  */
 export class EventCheckpoints {
   readonly #options: EventCheckpointsOptions;

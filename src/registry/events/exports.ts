@@ -17,8 +17,8 @@ import { type EventExportPage, exportedSchema } from './schema.js';
 const readAtOnce = 100;
 
 /**
- * Begins an export by storing an event about it, which is the last event that the export contains. A lock makes writers
- * store events one after another. So no event with a lower sequence number can appear later.
+ * Begins an export: stores an event about the export, which is also the last event that the export contains. A lock
+ * makes writers store events one after another. So no event with a lower sequence number can appear later.
  * @returns the sequence number of that event
  */
 export async function beginExport(
@@ -41,10 +41,10 @@ export async function beginExport(
 }
 
 /**
- * Reads one page of an export, oldest first. Only the caller who began the export is allowed to read it. The filter is
- * the one in the event of the export, so the audit trail shows exactly which events were exported.
+ * Reads one page of an export, oldest first. Only the caller who began the export is allowed to read it. The filter
+ * comes from the event of the export, so the audit trail shows exactly which events were exported.
  * @param after the sequence number before the page; default: the beginning
- * @throws Refusal 404 for an unknown export
+ * @throws Refusal 404 for an unknown export, and for an export that another caller began
  */
 export async function readEventExport(
   database: RegistryDatabase,
@@ -69,7 +69,7 @@ async function rangeOf(database: RegistryDatabase, id: string, { administratorId
   const isOwn = row?.administrator_id === administratorId && row.actor === name;
   if (!isOwn || row.action !== 'events.exported') throw Refusal.notFound('Export');
   const exported: unknown = JSON.parse(row.after ?? 'null');
-  // A registry of a later release might have begun the export with a filter that this one does not know.
+  // A registry of a later release might have begun the export with a filter that this release does not know.
   if (!Check(exportedSchema, exported)) throw Refusal.notFound('Export');
   return { filter: eventFilterOf(exported.filter), from: exported.after, through: row.seq };
 }

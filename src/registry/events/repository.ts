@@ -99,7 +99,7 @@ interface Deletion {
  *
  * Keeps the newest event. If a backup is restored, the time of this event shows from when on changes could be missing.
  * Also keeps the reset events of a key that can be reset again: a further reset reads the key's original expiry from
- * the first of them.
+ * the first of these events.
  */
 export async function deleteEvents(
   database: RegistryDatabase,

@@ -19,7 +19,8 @@ const chainAccess: Access = { permission: 'events:read' };
 const exportAccess: Access = { permission: 'events:export' };
 
 /**
- * Adds the routes of the audit trail: its events, their export, and the hash chain that reveals changed events.
+ * Adds the routes of the audit trail: its events, their export, events that the services add, and the hash chain that
+ * reveals changed events.
  * @param signer signs the end of the chain; null: the end is not signed
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {

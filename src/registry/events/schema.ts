@@ -63,8 +63,8 @@ const moment = Type.Optional(
 );
 
 /**
- * The filter fields of events: one for each field of an event except `before` and `after`. An event must match each
- * field that the query contains.
+ * The filter fields of events: one for each field of an event except `before` and `after`, and the period `since` to
+ * `until` for its time. An event must match each field that the query contains.
  */
 export const eventFilters = {
   seq: number('a whole number: the sequence number of an event'),

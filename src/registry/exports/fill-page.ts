@@ -18,7 +18,7 @@ interface PageSource<Row, Entry> {
 /**
  * Fills a page with the entries after a cursor, up to a maximum number of entries and characters. A page has at least
  * one entry, even if this entry alone exceeds the maximum of characters.
- * @returns the id of the page's last entry; null if no entry follows
+ * @returns the entries; `last` is the id of the last one, or null if no further entry follows
  */
 export async function fillPage<Row, Entry>(
   place: string,

@@ -136,7 +136,7 @@ export class Roster {
   }
 
   /**
-   * Stores added and removed gateways in one transaction.
+   * Stores added and removed gateways, and which gateways now seal (authenticate) their messages, in one transaction.
    * @returns false if another process now holds the lease (the right to write to the store)
    */
   async #write({
@@ -211,7 +211,10 @@ export class Roster {
   }
 }
 
-/** Whether a gateway has ended, so that it no longer uses cached records. */
+/**
+ * Whether a gateway no longer uses cached records: it has announced its end, or its records expired without a
+ * heartbeat.
+ */
 function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGateways): boolean {
   if (seen === undefined) return false;
   if (seen.acknowledgement?.leaving === true) return true;
@@ -219,8 +222,9 @@ function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGate
 }
 
 /**
- * Whether to add a gateway to the roster (the list of gateways). A gateway of an earlier release, which names no
- * generation (id of a complete rewrite), is added too: it uses records even without a grant (permission).
+ * Returns true if a gateway has to be added to the roster (the list of gateways): its acknowledgement names the current
+ * generation (complete rewrite of the store), and it is not leaving. Also true for a gateway of an earlier release,
+ * which names no generation: it uses records even without a grant (permission).
  */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;

@@ -22,7 +22,7 @@ const mostProblems = 100;
 /**
  * Imports all entries in one change. If an entry is invalid, imports no entries. Skips entries that exist with the same
  * content, so that a client can repeat an import.
- * @throws Refusal with the problems of the entries
+ * @throws Refusal with the problems of the entries, or if a merchant would go live and this needs approval
  */
 export function importEntries(
   context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange' | 'resources'>,

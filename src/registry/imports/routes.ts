@@ -9,8 +9,8 @@ import { checkBody, checkedSchema, importBodies, importBody, importedSchema } fr
 
 /**
  * Adds the routes that import merchants, and keys by their hashes, in batches. A response waits until the records are
- * in the store. It does not wait for gateways: they have no older version of the new records in their caches. The wait
- * throttles large imports, so the outbox (records to write to the store) stays short.
+ * in the store, or until a timeout. It does not wait for gateways, because their caches have no older version of the
+ * new records. The wait throttles large imports, so the outbox (records to write to the store) stays short.
  */
 export function importRoutes(untilProjected: ProjectionWait): Routes {
   return (app, context) => {

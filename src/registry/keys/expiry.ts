@@ -8,8 +8,8 @@ const milliseconds: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 
 export const latestExpiry = Date.UTC(10_000, 0, 1) - 1;
 
 /**
- * The requested expiry of a new key, as a time (`expiresAt`) or as a lifetime (`expiresIn`). If neither is given, the
- * key never expires.
+ * The requested expiry of a new key, as a time (`expiresAt`) or as a lifetime (`expiresIn`). If neither is given, a
+ * created key never expires, and a key from a reset gets the expiry of the old key.
  */
 export interface Expiry {
   readonly expiresAt?: string;

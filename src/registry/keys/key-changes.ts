@@ -65,7 +65,8 @@ export function revokeKey(context: RegistryContext, author: Author, keyId: strin
 }
 
 /**
- * Replaces a key with a new one that has the same permissions. The old key ends now, or after the grace period.
+ * Replaces a key with a new one that has the same environment, permissions and label. The old key ends now, or after
+ * the grace period.
  * @throws Refusal
  */
 export function resetKey(
@@ -96,8 +97,8 @@ export function resetKey(
 }
 
 /**
- * Returns the expiry that a key had before its first reset. Its current expiry could be the end of the grace period
- * that a reset has set.
+ * Returns the expiry that a key had before its first reset. The key's current expiry could be the end of the grace
+ * period of a reset.
  */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);

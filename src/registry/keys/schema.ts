@@ -36,7 +36,7 @@ export const newKeyBody = Type.Object({
   label: Type.Optional(keyFields.label),
 });
 
-/** The body of `POST /keys/:keyId/reset`. Without an expiry, the new key inherits that of the old one. */
+/** The body of `POST /keys/:keyId/reset`. Without an expiry, the new key inherits the expiry of the old key. */
 export const resetBody = Type.Object({
   graceSeconds: Type.Optional(
     Type.Integer({
@@ -70,7 +70,7 @@ export const keysQuery = Type.Object({
 /** Which keys of a merchant a list contains. */
 export type KeyFilter = Pick<Static<typeof keysQuery>, 'environment' | 'status' | 'label'>;
 
-/** A key in the admin API, without its secret part. */
+/** The metadata of a key in the admin API, without the key itself. */
 export const apiKeySchema = Type.Object({
   keyId: Type.String(),
   merchantId: Type.String(),
@@ -90,7 +90,7 @@ export const apiKeySchema = Type.Object({
 /** A key in lists, with its creator and its last use. */
 export const listedKeySchema = Type.Object({
   ...apiKeySchema.properties,
-  // Optional, because the previous release does not send the following fields.
+  // The following fields are optional, because a registry of the previous release does not send them.
   createdBy: Type.Optional(
     Type.Union([Type.Null(), Type.String()], {
       description: 'null: the event that recorded the creation of the key is no longer stored',

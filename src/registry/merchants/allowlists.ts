@@ -14,7 +14,7 @@ export interface Allowlists {
 
 /**
  * Checks allowlists and converts them to canonical form.
- * @throws Refusal with all problems, and with each probable mistake that the request has not confirmed
+ * @throws Refusal with up to 100 problems: invalid entries, and probable mistakes that the request has not confirmed
  */
 export function acceptAllowlists(
   { ipAllowlist, originAllowlist }: Allowlists,

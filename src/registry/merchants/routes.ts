@@ -19,8 +19,8 @@ import {
 } from './schema.js';
 
 /**
- * Who can change a merchant. Members are allowed to change the allowlists of their merchant. They are not allowed to
- * change its name, status and go-live: the platform decides these.
+ * Who can change a merchant. A member with the role merchant-admin is allowed to change the allowlists of the merchant,
+ * but not its name, status and go-live: the platform decides these.
  */
 const changeAccess: Access = {
   ...{ permission: 'allowlists:write', merchant: 'id' },

@@ -89,10 +89,13 @@ export type Merchant = Readonly<Static<typeof merchantSchema>>;
 
 const count = Type.Integer({ minimum: 0 });
 
-/** A merchant as lists show it: with the number of its active keys, and of its requests in the last 24 hours. */
+/**
+ * A merchant as lists show it: with the number of its active keys, and the numbers of all requests and of refused
+ * requests in the last 24 hours.
+ */
 export const listedMerchantSchema = Type.Object({
   ...merchantSchema.properties,
-  // Optional, because the previous release does not send this field.
+  // Optional, because a registry of the previous release does not send this field.
   counts: Type.Optional(
     Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
       description:

@@ -20,7 +20,8 @@ export const statusChanges: Migration = {
 };
 
 /**
- * Sets the time from events. An event changed the status if `after` contains the current status and `before` does not.
+ * Sets the time for records that are not ACTIVE, from their newest event that changed the status. An event changed the
+ * status if `after` contains the current status and `before` does not.
  */
 async function takeFromEvents(
   database: Kysely<unknown>,

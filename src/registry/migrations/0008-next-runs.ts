@@ -1,8 +1,9 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A larger index of watched runs (a run is the log of one gateway process). A run that ended and announced a next run
- * is now reported as silent if the next run does not arrive. Runs that ended before this migration are not reported.
+ * A larger index of the runs that could be reported as silent (a run is the log of one gateway process). It now
+ * includes a run that ended and announced a next run: such a run is reported if the next run does not arrive. Runs that
+ * ended before this migration are not reported.
  */
 export const nextRuns: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

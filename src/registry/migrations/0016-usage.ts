@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Tables for the usage counts of gateways. Primary keys begin with the time, because old rows are deleted by time. The
- * other indexes begin with the merchant, because rows are read by merchant.
+ * Tables for the usage (requests that gateways have counted). The primary keys of counts begin with the time, because
+ * old counts are deleted by time. Their other indexes begin with the merchant, because counts are read by merchant.
  */
 export const usage: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

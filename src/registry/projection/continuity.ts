@@ -39,9 +39,9 @@ export interface Loss {
   /** Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * Time after the rebuild (rewrite of the store) in which no change counts as in force. During this time, gateways
-   * could use old records: those missing in the roster (the database's list of gateways), or those that read from a
-   * Redis server that a failover has replaced.
+   * Time after the rebuild (rewrite of the store) in which no change counts as in force. During this time, a gateway
+   * could use old records if it is missing in the roster (the database's list of gateways), or if it reads from a Redis
+   * server that a failover has replaced.
    */
   readonly waitMilliseconds: number;
 }

@@ -63,8 +63,8 @@ type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
 
 /**
  * Selects keys, with the column `is_replaced`. A reset of a key changes the old key and creates its successor in one
- * change, so both rows have the same revision (number of the change). A key whose revision is that of its own creation
- * was never reset.
+ * change, so both rows have the same revision (number of the change). A key was never reset if its revision equals its
+ * `created_revision`.
  */
 export function storedKeys(database: RegistryDatabase) {
   const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (

@@ -92,8 +92,8 @@ export class Lease {
    */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the lock before reading the row. Only one session can have the lock. If this process gets it although the
-    // row says that another holder has it, that holder has ended.
+    // Takes the lock before reading the row. Only one session can have the lock. If this process gets the lock although
+    // the row names another holder with the lock, that holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -193,10 +193,11 @@ export class Lease {
   /**
    * Whether the lease is unchanged, and was renewed so recently that no other process can have taken it. If so, it need
    * not be renewed, which saves a disk flush before and after each change. The name must match, because it shows other
-   * processes whether this one has the lock.
+   * processes whether this process has the lock.
    *
-   * A process that is paused after this check can lose the lease nevertheless. The store rejects its outdated writes,
-   * because the newer records in the store have higher revisions (numbers of changes). `finish` detects the loss.
+   * A process that is paused after this check can lose the lease nevertheless. The store rejects the outdated writes of
+   * that process, because the newer records in the store have higher revisions (numbers of changes). `finish` detects
+   * the loss.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;

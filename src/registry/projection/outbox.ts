@@ -77,8 +77,8 @@ interface RecordsWriterOptions {
 }
 
 /**
- * Writes records to the store. Also replaces records whose revisions (numbers of changes) are later than the
- * database's: such records were written before the database was restored from a backup.
+ * Writes records to the store. Also replaces records with a later revision (number of a change) than the database has:
+ * these were written before the database was restored from a backup.
  */
 export class RecordsWriter {
   readonly #options: RecordsWriterOptions;
@@ -114,8 +114,8 @@ export class RecordsWriter {
   }
 
   /**
-   * Handles records that the store did not overwrite: its own copies have a later revision (number of a change). If the
-   * database has this revision, the record has changed meanwhile and is written again. Otherwise the database was
+   * Handles records that the store did not overwrite, because its copies have a later revision (number of a change). If
+   * the database has this revision, the record has changed meanwhile and is written again. Otherwise the database was
    * restored from a backup, and a new generation (complete rewrite) begins.
    * @param stayed the highest revision among the copies in the store
    */

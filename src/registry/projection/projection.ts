@@ -91,9 +91,8 @@ export class Projection {
   }
 
   /**
-   * The epoch (a number of the connection) if this process holds the lease (the right to write to the store) and found
-   * store and database consistent; otherwise null. The epoch changes when the connection could lead to another Redis
-   * server.
+   * The epoch (a number of the connection). Null unless this process holds the lease (the right to write to the store)
+   * and found store and database consistent. The epoch changes when the connection could lead to another Redis server.
    */
   get settledIn(): number | null {
     return this.#settledIn;
@@ -122,7 +121,10 @@ export class Projection {
     return this.#repairs.counts;
   }
 
-  /** Writes all pending changes to the store, or every record if the store is not in its recorded state. */
+  /**
+   * Writes all pending changes to the store, or every record if the store is not in its recorded state. Writes nothing
+   * while another process holds the lease (the right to write to the store).
+   */
   async run(): Promise<void> {
     try {
       await this.#run();
@@ -168,7 +170,8 @@ export class Projection {
     this.#sealing.require(snapshot, history);
     const holds = await this.#holds(snapshot, history);
     const credible = this.#sealing.credible(snapshot, history);
-    // Runs before the first write: a registry with the wrong database must not overwrite the store of another registry.
+    // Checks before the first write that the store belongs to this database. A registry with the wrong database must
+    // not overwrite the store of another registry.
     if (!holds && snapshot.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
     if (this.#begunIn !== snapshot.epoch) await store.begin();
@@ -194,7 +197,8 @@ export class Projection {
 
   /**
    * Handles gateways' requests for records, repairs records, and writes and publishes all pending changes.
-   * @returns false if another process now writes to the store, or the store is no longer in its recorded state
+   * @returns false if this function stopped early: on `shouldStop`, if another process now writes to the store, or if
+   *   the store is no longer in its recorded state
    */
   async #drain(epoch: number | null): Promise<boolean> {
     const { database, store, session, onPublished } = this.#options;

@@ -83,8 +83,8 @@ export class Projector {
   }
 
   /**
-   * Call this after a change of this process. It also notifies other processes, because another process could hold the
-   * lease (the right to write to the store).
+   * Call this after this process has made a change. Also notifies other processes, because another process could hold
+   * the lease (the right to write to the store).
    */
   changed(): void {
     this.#session.notify();
@@ -158,7 +158,8 @@ export class Projector {
 
   /**
    * Starts a pass (run of the projection) when a client has changed a record in the store, or when notifications of
-   * such changes were lost. Does nothing after a failed pass, which is retried after its own pause.
+   * such changes were lost. Does nothing after a failed pass, because the retry of that pass follows after its own
+   * pause.
    */
   async #watch(watched: WatchedRecords | null): Promise<void> {
     while (watched !== null && !this.#isStopped) {
@@ -169,9 +170,9 @@ export class Projector {
   }
 
   /**
-   * Starts a pass (run of the projection) when a gateway requests records, at most once per
-   * `betweenRepairsMilliseconds`. Does nothing during a rebuild (rewrite of the store): the rebuild itself handles
-   * requests between two pages.
+   * Starts a pass (run of the projection) when a gateway requests records. A later pass, after
+   * `betweenRepairsMilliseconds`, handles the requests that arrive meanwhile. Does nothing during a rebuild (rewrite of
+   * the store): the rebuild itself handles requests between two pages.
    */
   #onAsk(): void {
     if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;

@@ -46,7 +46,7 @@ export class Rebuild {
     this.#options = options;
   }
 
-  /** Writes all records to the store. @returns null if another process now writes to the store */
+  /** Writes all records to the store. @returns null if it was stopped, or if another process now writes to the store */
   async run(
     snapshot: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
@@ -70,11 +70,11 @@ export class Rebuild {
     onBegun(generation, loss);
     if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
     // An earlier rebuild (rewrite of the store) might have stopped after it raised the database's revision (number of
-    // the newest change) to that of the store. In that case, a comparison of the revisions no longer shows that the
+    // the newest change) to the store's revision. In that case, a comparison of the revisions no longer shows that the
     // database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Runs before the first write. Writing replaces or deletes records in the store, and then in gateways. The old
-    // records show which changes were lost.
+    // Holds records back before the first write. The old records in the store show which changes were lost, and each
+    // write replaces or deletes old records, first in the store and then in gateways.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
@@ -136,8 +136,8 @@ export class Rebuild {
 }
 
 /**
- * Whether the meta record (the store's description) exists and names a generation. It names a generation (complete
- * rewrite of the store) only if the store has all records.
+ * Whether the meta record (the store's description) exists and names a generation. The meta record names a generation
+ * (complete rewrite of the store) only if the store has all records.
  */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;

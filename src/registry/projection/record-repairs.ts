@@ -98,7 +98,7 @@ export interface RepairCounts {
  */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
-/** Period in which at most `mostEvents` forgeries are stored, so that a client cannot fill the database with events. */
+/** Period in which at most `mostEvents` forgery events are stored, so that a client cannot fill the database. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
 const betweenLinesMilliseconds = 1_000;
@@ -106,14 +106,14 @@ const namesInLine = 10;
 const longestName = 100;
 
 /**
- * Restores each record that a client changed, deleted or added in the store. Repairs run between the writes of changes,
- * so a repair never overwrites a later change. A store that was emptied or restored is rewritten completely instead.
+ * Restores records that a client changed or deleted in the store, and deletes added records. Repairs run between the
+ * writes of changes, so they never overwrite a later change. An emptied or restored store is rewritten.
  */
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
   readonly #sweep: RecordSweep;
   readonly #pause: RepairPause;
-  /** True while another process writes to the store. This process then repairs nothing. */
+  /** True while another process writes to the store, and after a failure. This process then repairs nothing. */
   #isResting = true;
   /** Whether records were taken from the queue but not yet compared and repaired. */
   #isComparing = false;
@@ -144,14 +144,14 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared with the database, and every later Redis notification was processed. */
+  /** Whether all records were compared, all later Redis notifications are processed, and repairs are not paused. */
   get isComplete(): boolean {
     const { watched } = this.#options.store;
     if (watched === null) return true;
     return watched.isQuiet && !this.#isComparing && !this.#sweep.isHasty && !this.#pause.isPaused;
   }
 
-  /** Stops watching the store, because another process writes to it. */
+  /** Stops watching the store. Called when another process writes to the store, or after a failure. */
   rest(): void {
     this.#isResting = true;
     this.#options.store.watched?.rest();

@@ -39,7 +39,7 @@ export class RecordSweep {
   #allowedAt = -Infinity;
   /**
    * Number of sweeps (scans of all records) that will run at the higher rate. If notifications are lost during a sweep,
-   * it is 2: the rest of that sweep, and a complete one.
+   * the number is 2: the rest of that sweep, and a complete sweep.
    */
   #hasty = 1;
 
@@ -47,7 +47,10 @@ export class RecordSweep {
     this.#options = options;
   }
 
-  /** Whether notifications of Redis were lost since the last complete sweep (scan of all records) began. */
+  /**
+   * Whether a sweep (scan of all records) at the higher rate is due or running. It is due at the start, and after
+   * notifications of Redis were lost.
+   */
   get isHasty(): boolean {
     return this.#hasty > 0;
   }
@@ -57,7 +60,7 @@ export class RecordSweep {
     this.#hasty = this.#records === null ? 1 : 2;
   }
 
-  /** Starts the scan of all records again from the beginning. */
+  /** Makes the scan of all records start again from the beginning. */
   restart(): void {
     this.#records = null;
     this.#names = null;
@@ -65,8 +68,8 @@ export class RecordSweep {
   }
 
   /**
-   * Returns the next page with the current values of the database. Null if no page is due yet; `done` at the end of a
-   * sweep (scan of all records).
+   * Returns the next page with the current values of the database. Null if no page is due yet, or the page is still
+   * being read; `done` at the end of a sweep (scan of all records).
    */
   async next(): Promise<readonly StoreEntry[] | 'done' | null> {
     const { database, store, monotonic } = this.#options;

@@ -67,8 +67,8 @@ export class Sealing {
   }
 
   /**
-   * Removes the meta record (the store's description) from the snapshot if the record should be sealed (authenticated)
-   * but is not: any client could have written it.
+   * Removes the meta record (the store's description) from the snapshot if the record lacks the seal (authentication)
+   * that it should have: any client could have written such a record.
    */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
@@ -125,7 +125,7 @@ export class Sealing {
   /**
    * Seals (authenticates) every record with the current secret, without a new generation (complete rewrite of the
    * store). Writes the meta record (the store's description) last, because its seal states that all records are sealed.
-   * @returns whether this process still holds the lease
+   * @returns false if the sealing stopped early, for example because another process now holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;

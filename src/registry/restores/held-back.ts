@@ -22,8 +22,8 @@ const statusForm = /^[A-Z][A-Z_]{0,31}$/;
  * change) in the source than in the database. Such a record stays inactive until an operator reactivates it ("lift").
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared the highest revision that could stand for one change in the source and for another in the restored
- * database, so that a comparison shows nothing (see `laterRecords`); 0 if there is no such revision
+ * @param uncompared the highest revision that the restored database might have used again for another change; 0 if it
+ *   reused no revision. Up to this revision, a comparison shows nothing (see `laterRecords`)
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -173,8 +173,9 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 }
 
 /**
- * Returns the status to store: that of the source, but the database's own status if the source has ACTIVE. `INACTIVE`
- * replaces a malformed status of the source: the database would reject it, and the comparison would stop.
+ * Returns the status to store: the status in the source, or the database's own status if the source has ACTIVE.
+ * `INACTIVE` replaces a malformed status in the source, because the database would reject that status, and the
+ * comparison would stop.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;

@@ -2,7 +2,9 @@ import Type, { type Static } from '../../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** A restore of the database from a backup, and the period whose changes the database could lack. */
+/**
+ * A certain or possible restore of the database from a backup, and the period whose changes the database could lack.
+ */
 export const restoreSchema = Type.Object({
   /** When the registry detected the restore. */
   foundAt: moment,

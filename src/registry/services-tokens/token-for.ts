@@ -18,7 +18,7 @@ export interface ServicesTokenSigner {
  * Signs a services token with the caller's permissions for wallets. Leaves out `wallets:fund` if the caller did not
  * sign in recently.
  * @param approvalId the caller's approved request to fund a wallet; undefined if the caller names no request
- * @throws Refusal if the request was not approved, or belongs to another administrator
+ * @throws Refusal if the request was not approved in the last 24 hours, or belongs to another administrator
  */
 export async function servicesTokenFor(
   { database, clock, random }: Pick<RegistryContext, 'database' | 'clock' | 'random'>,

@@ -9,7 +9,7 @@ import { type ClaimRules, type Grant, nameIn } from './claims.js';
 import type { Claims } from './provider.js';
 
 /**
- * The administrator of a verified person, with the events of their creation or change; or the cause why the person is
+ * The administrator of a verified person, with the events of their creation or change; or the reason why the person is
  * not allowed to sign in.
  */
 export type Account =
@@ -18,7 +18,7 @@ export type Account =
 /**
  * Finds the administrator with the person's `iss` and `sub`, and stores the roles that result from the claims. Creates
  * an administrator for an unknown person whose claims give a role. Without `registry.oidc.roles`, the stored roles
- * apply.
+ * apply, and an unknown person is not allowed to sign in.
  *
  * @param expected the administrator's id if a sign-in is refreshed; null for a new sign-in
  */

@@ -35,7 +35,7 @@ export class ClaimRules {
     return this.#roles.length > 0;
   }
 
-  /** Returns the roles and the merchant that claims give, or the cause why they give no access. */
+  /** Returns the roles and the merchant that claims give, or the reason why they give no access. */
   grantOf(claims: Readonly<Record<string, unknown>>): Grant | { readonly cause: string } {
     const given = this.#roles.filter(({ claim, value }) => Object.hasOwn(claims, claim) && has(claims[claim], value));
     const roles = [...new Set(given.flatMap((rule) => rule.roles))].filter(isRole);
@@ -43,9 +43,9 @@ export class ClaimRules {
     const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
     const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
     const members = roles.filter((role) => roleTable[role].isOfMember).length;
-    // Members are administrators of a single merchant. Rejects claims that mix their roles with other roles, that give
-    // a member no merchant, or that give any other administrator a merchant. Otherwise a wrong entry at the provider
-    // could show a member all merchants.
+    // Members are administrators of a single merchant. Rejects claims that mix members' roles with other roles, that
+    // give a member no merchant, or that give any other administrator a merchant. Otherwise a wrong entry at the
+    // provider could show a member all merchants.
     if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
     return { roles, merchantId };
   }
@@ -64,8 +64,8 @@ function has(given: unknown, value: string): boolean {
 const longestName = 56;
 
 /**
- * Returns a display name for a new administrator, in a form that `actorForm` accepts. It need not be unique: `iss` and
- * `sub` identify the person.
+ * Returns a display name for a new administrator, in a form that `actorForm` accepts. The name need not be unique:
+ * `iss` and `sub` identify the person.
  */
 export function nameIn(claims: Readonly<Record<string, unknown>>): string {
   const { preferred_username: username, sub } = claims;

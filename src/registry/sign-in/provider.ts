@@ -108,7 +108,7 @@ export class IdentityProvider {
 
   /**
    * Returns the URL at which a person signs in with a browser (authorization code flow with PKCE).
-   * @param isProof whether the provider must ask for the person's password again, even if they are signed in there
+   * @param isProof whether the provider must authenticate the person again, even if they are signed in there
    * @throws ProviderError
    */
   async browserUrl(redirectUri: string, { state, nonce, verifier }: BrowserSecrets, isProof: boolean): Promise<string> {
@@ -129,8 +129,8 @@ export class IdentityProvider {
   /**
    * Exchanges a code, which a browser has brought from the provider, for the person's claims.
    * @param callback the URL that the browser requested with the code, but with the console's own origin
-   * @returns the person, and when they last authenticated at the provider, in milliseconds since 1970; null if the
-   * provider does not send this time
+   * @returns the person. `provenAt` is when they last authenticated at the provider, in milliseconds since 1970; null
+   *   if the provider does not send this time
    * @throws ProviderError
    */
   async redeemCode(
@@ -163,7 +163,7 @@ export class IdentityProvider {
     });
   }
 
-  /** Revokes a refresh token. @throws ProviderError */
+  /** Revokes a refresh token, if the provider supports this (RFC 7009). @throws ProviderError */
   async revoke(refreshToken: string): Promise<void> {
     return this.#call(async (client, config) => {
       if (config.serverMetadata().revocation_endpoint !== undefined) {
@@ -205,8 +205,8 @@ export class IdentityProvider {
     if (known !== null && now >= known.at && now - known.at < metadataMilliseconds) return known.config;
     const { issuer, clientId, clientSecret } = this.options;
     const server = new URL(issuer);
-    // An issuer with http is on loopback, because the configuration rejects any other.
-    // eslint-disable-next-line @typescript-eslint/no-deprecated -- marked so only to make it stand out
+    // An issuer with http is on loopback, because the configuration rejects all other http issuers.
+    // eslint-disable-next-line @typescript-eslint/no-deprecated -- deprecated only so that its use stands out
     const loopback = server.protocol === 'http:' ? [client.allowInsecureRequests] : [];
     const config = await client.discovery(server, clientId, clientSecret, undefined, {
       execute: [...loopback, client.enableNonRepudiationChecks],
@@ -290,7 +290,7 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-/** Thrown for a response that is truncated, too large, or not from the provider but from a proxy on the way. */
+/** Thrown for a response that is too large, or is not valid JSON because it was truncated or comes from a proxy. */
 class UnusableResponse extends Error {
   constructor(readonly code: 'response_too_large' | 'response_is_not_json') {
     super(code);

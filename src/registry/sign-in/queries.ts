@@ -10,7 +10,7 @@ const mostPending = 1000;
 /** How long after the start of a refresh another refresh of the same sign-in gets a 409, in milliseconds. */
 export const refreshMilliseconds = 10_000;
 
-/** Deletes sign-ins and session tokens that ended before a time, in milliseconds since 1970. */
+/** Deletes sign-ins and session tokens that expired before a time, in milliseconds since 1970. */
 export async function deleteEnded(database: RegistryDatabase, before: number): Promise<void> {
   await database.deleteFrom('sign_ins').where('expires_at', '<', before).execute();
   const sessions = database.deleteFrom('administrator_tokens').where('kind', '=', 'session');
@@ -53,7 +53,7 @@ export async function revokeSession(transaction: RegistryDatabase, id: string, n
   await valid.where('revoked_at', 'is', null).execute();
 }
 
-/** Limits the sign-ins that wait for the person's approval. @throws Refusal 429 */
+/** Rejects a new sign-in if too many sign-ins already wait for the person's approval. @throws Refusal 429 */
 export async function requireRoom(database: RegistryDatabase, source: string, now: number): Promise<void> {
   const { total, own } = await database
     .selectFrom('sign_ins')

@@ -4,8 +4,8 @@ const moment = Type.String({ format: 'date-time' });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
 
 /**
- * A sign-in that waits for the person's approval. `handle` is the secret with which the client continues it; only this
- * response contains it.
+ * A sign-in that waits for the person's approval. `handle` is the secret with which the client continues the sign-in;
+ * only this response contains the handle.
  */
 export const deviceSignInSchema = Type.Object({
   handle: Type.String(),

@@ -10,8 +10,8 @@ export interface SignInRow {
   /** SHA-256 of the previous handle (the client's secret); null before the first replacement. */
   former_digest: string | null;
   /**
-   * The encrypted secret of the provider: until the person's approval the device code, then the refresh token. Null if
-   * the provider issued no refresh token.
+   * The encrypted secret of the provider: the device code until the person approves, then the refresh token. Null if
+   * the provider issued no refresh token, or if the sign-in has ended.
    */
   sealed: string | null;
   administrator_id: string | null;

@@ -25,7 +25,8 @@ const sessionMilliseconds = 15 * 60 * second;
 const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
 /**
- * How long an ended sign-in stays stored. During this time, a replay of its handle (the client's secret) is recognised.
+ * How long a sign-in stays stored after its expiry, in milliseconds. During this time, the registry recognises a replay
+ * of its handle (the client's secret).
  */
 const keptMilliseconds = 24 * 60 * 60 * second;
 const handleBytes = 32;
@@ -217,8 +218,8 @@ export class SignIns {
   }
 
   /**
-   * Finds the sign-in of a handle (the client's secret). Each use replaces the handle. If a client sends a replaced
-   * handle, the sign-in ends: two clients have that handle, so one of them could have stolen it.
+   * Finds the sign-in of a handle (the client's secret). Each successful use replaces the handle. If a client sends a
+   * replaced handle, the sign-in ends: two clients have that handle, so one of them could have stolen it.
    */
   async #find(handle: string, status: 'PENDING' | 'ACTIVE', author: Author): Promise<Row> {
     const { database } = this.#options;
@@ -235,7 +236,10 @@ export class SignIns {
     throw await this.#fail(null, author, former === undefined ? 'unknown-handle' : 'ended', ended());
   }
 
-  /** Stores the event of a failed sign-in, and ends the sign-in if it is known. Returns the error to throw. */
+  /**
+   * Stores the event of a failed sign-in, and ends the sign-in if it is known. Returns the error to throw. If the
+   * sign-in is unknown and the IP address has too many failures, returns a 429 and stores no event.
+   */
   async #fail(row: Row | null, author: Author, cause: string, refusal: Refusal): Promise<Refusal> {
     const wait = row === null ? this.#options.attempts.failed(author.source ?? '') : null;
     if (wait !== null) return new Refusal(429, 'Too many failed attempts from this address', [], 'too_many_attempts');

@@ -71,8 +71,8 @@ export async function findUnusual(
 }
 
 /**
- * Stores the decision of an administrator, with its event. With the decision `fine`, the pattern is no longer reported
- * for this key.
+ * Stores the decision of an administrator, with its event. After the decision `fine`, the pattern of use is no longer
+ * reported for this key. After any other decision, it is reported again.
  * @throws Refusal
  */
 export function decideUnusual(
@@ -135,7 +135,7 @@ export function toFinding(row: FindingRow): UnusualFinding {
   };
 }
 
-/** Counts the findings of each rule, including rules without any. */
+/** Counts the findings of each rule; 0 for a rule without findings. */
 export async function countUnusual(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
   const rows = await database
     .selectFrom('unusual_findings')

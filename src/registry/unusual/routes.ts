@@ -31,7 +31,10 @@ export interface UnusualRoutesOptions {
 
 const revoking = 'keys:revoke';
 
-/** Adds the routes that list findings about the use of keys and store decisions about them. */
+/**
+ * Adds the routes that list findings (cases of unusual use of a key), the rules that detect them, and undelivered
+ * webhooks. Another route stores an administrator's decision about a finding.
+ */
 export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRoutesOptions): Routes {
   return (app, context) => {
     const { database, clock, confirm } = context;

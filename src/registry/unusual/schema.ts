@@ -9,7 +9,10 @@ const textOrNull = Type.Union([Type.Null(), Type.String()]);
 const identifier = (what: string) => Type.Optional(Type.String({ pattern: identifierForm, description: what }));
 const ruleList = unusualRules.join(', ');
 
-/** The possible decisions about a finding. */
+/**
+ * The possible decisions about a finding. `fine`: the use is normal; `revoked`: revokes the key; `look`: under
+ * investigation.
+ */
 export const findingDecisions = ['fine', 'revoked', 'look'] as const;
 
 /** A finding: a detected case of unusual use of a key. */

@@ -110,10 +110,10 @@ export class UnusualUse {
 }
 
 /**
- * Stores when usage arrived, and when it contained countries and networks. A rule about countries or networks is off as
- * long as no such data arrives.
+ * Stores when usage arrived, and when it contained countries and networks, at most once a minute. A rule about
+ * countries or networks is off if no such data has arrived for a day.
  * @returns the start of the period in which usage has arrived without an interruption of a day, in milliseconds since
- * 1970
+ *   1970
  */
 async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<number> {
   const addresses = batch.keys.flatMap((key) => key.addresses);

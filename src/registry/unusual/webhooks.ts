@@ -64,7 +64,7 @@ export async function countUndelivered(database: RegistryDatabase, now: number):
 
 const shown = 100;
 
-/** Returns up to 100 undelivered messages with at least one failed attempt, oldest first. */
+/** Returns up to 100 undelivered messages for which at least one attempt was made, oldest first. */
 export async function listUndelivered(
   database: RegistryDatabase,
   targets: readonly WebhookTarget[],
@@ -141,7 +141,10 @@ export class WebhookSender {
     await this.#running;
   }
 
-  /** Makes one attempt for each due message, for up to ten messages per target. */
+  /**
+   * Makes one attempt for each due message, up to ten messages per target. Once an hour, also deletes old findings and
+   * messages.
+   */
   async round(): Promise<void> {
     const { targets, clock } = this.#options;
     const now = clock.now();

@@ -15,7 +15,7 @@ const mostShown = 100;
 /**
  * Returns which accepted requests of a merchant an IP allowlist would have refused.
  * @param allow the entries, separated by commas
- * @throws Refusal 422 for an invalid entry, and for too many addresses
+ * @throws Refusal 422 for an invalid entry, for too many entries, and if the requests came from too many addresses
  */
 export async function judgeAllowlist(
   database: RegistryDatabase,
@@ -90,8 +90,8 @@ function sizeOf(entry: string): bigint {
 }
 
 /**
- * Whether a list admits a stored address or network. Null if the list possibly admits only a part of the network, or if
- * the text is neither an address nor a network.
+ * Returns true if a list admits a stored address or a whole stored network; false if it admits no part of it. Null if
+ * the list possibly admits only a part of the network, or if the text is neither an address nor a network.
  */
 function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
   const address = parseIpAddress(stored);

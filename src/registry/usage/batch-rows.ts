@@ -29,7 +29,7 @@ export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner
   };
 }
 
-/** Collects rows. Rows with equal values in the primary key are added up to one row. */
+/** Collects rows. Combines rows with the same primary key into one row, with the function `add`. */
 class RowSums<Row extends object> {
   readonly #rows = new Map<string, Row>();
   readonly #keyColumns: readonly (keyof Row)[];

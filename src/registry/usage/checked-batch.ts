@@ -5,7 +5,7 @@ import { parseBatch } from '../../usage/batch-text.js';
 import { identifierForm } from '../fields.js';
 import { addressOf } from '../merchants/ip-allowlist.js';
 
-/** Whether to store full addresses, or only the networks that contain them (/24 and /48). */
+/** Whether to store full IP addresses, or only the networks that contain them (/24 for IPv4, /48 for IPv6). */
 export type AddressDetail = 'full' | 'network';
 
 /** Thrown for an invalid batch of usage counts, which can never be added. The message is for the gateway's log. */
@@ -31,9 +31,10 @@ export async function readBatch(body: string, detail: AddressDetail): Promise<Us
 }
 
 /**
- * Checks times and counts.
- * @throws RefusedBatch for a time that is no date, an hour or a day that does not begin on the hour or at midnight
- * (UTC), and a count that is too high
+ * Checks times, counts, result codes and the sequence number.
+ * @throws RefusedBatch for a time or a count above its maximum, for an hour that does not begin on the hour, and for a
+ *   day that does not begin at midnight (UTC). Also for a code in the wrong form, for a period that ends before it
+ *   begins (`to` before `from`), and for a sequence number that was acknowledged already
  */
 function requireRanges(batch: UsageBatch): void {
   const problem = new RefusedBatch(
@@ -84,7 +85,10 @@ function requireRanges(batch: UsageBatch): void {
   }
 }
 
-/** Checks ids. @throws RefusedBatch for an invalid id */
+/**
+ * Checks the ids of keys and merchants. A key without an id is valid: its lookup id (hash) identifies it. @throws
+ * RefusedBatch
+ */
 function requireNames({ keys, merchants }: UsageBatch): void {
   const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);
   for (const { keyId, merchantId } of keys) {

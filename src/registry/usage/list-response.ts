@@ -25,7 +25,7 @@ export interface GivenPeriod {
 /**
  * Parses the beginning and end of a period, in milliseconds since 1970. A bound that the client did not send is
  * undefined.
- * @throws Refusal 422 for a time that does not exist, and for an end before the beginning
+ * @throws Refusal 422 for a time that does not exist, and for an end that is not later than the beginning
  */
 export function givenTimes({ since, until }: GivenPeriod): { since: number | undefined; until: number | undefined } {
   const problems: Problem[] = [];
@@ -43,7 +43,8 @@ export function givenTimes({ since, until }: GivenPeriod): { since: number | und
 }
 
 /**
- * Returns the period of a query, extended to whole hours or days. Default: the last 7 days.
+ * Returns the period of a query, extended to whole hours or days. Without `until`, the period ends now; without
+ * `since`, it begins 7 days before its end.
  * @param unit milliseconds of an hour or a day
  * @throws Refusal 422
  */
@@ -101,7 +102,7 @@ function cell(value: unknown): string {
   return /[",\r\n']/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Returns a value as text. Separates the values of a list by blanks, and the fields of an object by `=`. */
+/** Returns a value as text. Separates the values of a list by blanks, and the values of an object's fields by `=`. */
 function textOf(value: unknown): string {
   if (Array.isArray(value)) return value.map(textOf).join(' ');
   if (typeof value === 'object' && value !== null) return Object.values(value).map(textOf).join('=');

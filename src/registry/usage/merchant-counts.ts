@@ -3,14 +3,20 @@ import { dayMilliseconds, hourMilliseconds } from '../../usage/batch.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { sumOf } from './read-hours.js';
 
-/** How many active keys a merchant has, and its requests in the last 24 hours. */
+/**
+ * How many active keys a merchant has, and how many requests it sent in the last 24 hours. `requests` includes the
+ * `refused` ones.
+ */
 export interface MerchantCounts {
   readonly keys: number;
   readonly requests: number;
   readonly refused: number;
 }
 
-/** Returns the counts of some merchants, by id. */
+/**
+ * Returns a function that gives the counts of each of these merchants by its id. Requests are stored by hour, so the
+ * first of the last 24 hours is counted completely.
+ */
 export async function countsOf(
   database: RegistryDatabase,
   ids: readonly string[],

@@ -14,8 +14,8 @@ import type { UsageTables } from './tables.js';
 import { lockUsage } from './usage-batches.js';
 
 /**
- * Maximum number of rows that one transaction deletes from a table. Gateways' batches wait for the transaction, so a
- * longer one would delay them.
+ * Maximum number of rows that one transaction deletes from a table. The batches that gateways send wait for this
+ * transaction, so a longer transaction would delay them.
  */
 const rowsAtOnce = 5_000;
 
@@ -70,8 +70,9 @@ export class OldUsage {
   }
 
   /**
-   * Deletes one batch of old rows of each table.
-   * @returns whether a table could have more rows to delete
+   * Deletes one batch of old rows of each table, and the gaps (lost batches) of gateway processes that have no row
+   * left.
+   * @returns true if a table could have more old rows to delete
    */
   async forget(): Promise<boolean> {
     const { database, hoursDays, refusalsDays, clock, projection } = this.#options;

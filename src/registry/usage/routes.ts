@@ -28,7 +28,10 @@ const ofKey: Access = { permission: 'usage:read', merchant: 'keyId', reads: 'usa
 /** Access to usage of all merchants. `merchant` is omitted, so that members of one merchant get a 404. */
 const ofAll: Access = { permission: 'usage:read' };
 
-/** Adds the routes that show what the gateways have counted. */
+/**
+ * Adds the routes that show the usage (requests that gateways have counted), and the route that deletes a merchant's
+ * usage.
+ */
 export const usageRoutes: Routes = (app, context) => {
   const { database, clock } = context;
   const merchantIn = async (params: Static<typeof idParams>): Promise<string> =>

@@ -90,7 +90,7 @@ export const gatewayRowSchema = Type.Object({
   ...{ droppedRefusals: count, droppedRows: count },
 });
 
-/** The requests that an IP allowlist would have refused. */
+/** The verdict on an IP allowlist: which of the accepted requests it would have refused. */
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
@@ -99,7 +99,7 @@ export const verdictSchema = Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
   }),
-  // Optional, because the previous release does not send this field.
+  // Optional, because a registry of the previous release does not send this field.
   entries: Type.Optional(
     Type.Array(
       Type.Object({

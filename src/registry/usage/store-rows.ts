@@ -80,7 +80,7 @@ export async function addRows(transaction: RegistryDatabase, rows: BatchRows): P
   await addRefusals(transaction, rows.refusals);
 }
 
-/** Adds rows to the stored rows with equal primary keys. */
+/** Stores rows. If a stored row has the same primary key, combines the values of both rows. */
 async function addSums(transaction: RegistryDatabase, table: SumTable, rows: readonly object[]): Promise<void> {
   if (rows.length === 0) return;
   const { name, key, sums, lowest = {}, highest = {}, newest = {} } = table;
@@ -122,8 +122,8 @@ interface Limit<Row> {
 }
 
 /**
- * Adds up the rows beyond a list's limit in one row for all further entries, so that the totals of the list stay
- * correct.
+ * Returns the rows to store. If a list would exceed its limit, its further new entries are added up in one row, so that
+ * the totals of the list stay correct.
  */
 async function withinLimit<Row extends object>(
   transaction: RegistryDatabase,
@@ -193,8 +193,9 @@ const refusalColumns: GivenColumns = {
 };
 
 /**
- * Stores refusals. Each gets the next number of its merchant. Deletes the merchant's oldest refusals beyond the limit.
- * The merchant's row stays locked until the commit, so numbers become visible in ascending order.
+ * Stores refusals. Each refusal gets the next number in the count of its merchant. Keeps only the newest refusals of
+ * each merchant, up to the limit. The merchant's row stays locked until the commit, so numbers become visible in
+ * ascending order.
  */
 async function addRefusals(transaction: RegistryDatabase, rows: BatchRows['refusals']): Promise<void> {
   if (rows.length === 0) return;

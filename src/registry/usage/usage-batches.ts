@@ -93,7 +93,7 @@ export class UsageBatches {
     // The gateway has deleted all batches up to `acknowledged`. If some of them are missing in the database, they are
     // lost, and the gap is stored.
     const lost = Math.max(stored, batch.acknowledged);
-    // An earlier batch has not arrived yet. After that batch, the gateway sends this one again.
+    // An earlier batch has not arrived yet. The gateway sends this batch again after the earlier one.
     if (batch.sequence > lost + 1) return { result: 'early', sequence: stored };
     if (lost > stored) {
       const gap = { process: batch.process, first: stored + 1, last: lost, found_at: now };

@@ -20,8 +20,8 @@ interface OperatorsRequest {
 }
 
 /**
- * A response of the operators' API. If no response arrived: a description of the problem, for an operator. `text` is
- * null if the body is too large.
+ * The response of the operators' API, or, if no response arrived, a description of the problem for an operator. `text`
+ * is null if the body is too large.
  */
 type OperatorsResponse = { readonly status: number; readonly text: string | null } | { readonly problem: string };
 
@@ -70,10 +70,7 @@ const failureEnvelope = Type.Object({
 const successes: ReadonlySet<number> = new Set([200, 201]);
 /** Statuses of errors that the person's request has caused. Such a response is passed on to the person. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
-/**
- * Error codes that a misconfigured connection between registry and services causes. The person's request does not cause
- * them.
- */
+/** Error codes whose cause is a misconfigured connection between registry and services, not the person's request. */
 const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
 
 /**
