@@ -12,7 +12,7 @@ export interface DescribedCode extends Remedy {
   readonly message: string;
 }
 
-/** Describes a code; null for an unknown code, and for the code of an accepted request. */
+/** Describes a code; null if the code is unknown or is that of an accepted request. */
 export function describeCode(code: string): DescribedCode | null {
   const remedy = remedyOf(code);
   const response = responseOf(code);

@@ -1,4 +1,4 @@
-/** The output streams of the commands. */
+/** The output functions of the commands. */
 export interface CommandIo {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;

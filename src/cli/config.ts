@@ -75,7 +75,7 @@ function check(
     const comments = [memoryPlan === null ? '' : planComment(memoryPlan), unusualComment(config, command)];
     out(escapeVariables(stringify(shown, { lineWidth: 0 })) + comments.join(''));
   }
-  // Report no error, because the file could be meant for another command.
+  // Print these problems without failing, because the file could be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
     if (problems.length > 0)

@@ -107,7 +107,7 @@ async function backUp(part: Part, target: string, config: Config): Promise<void>
   backUpSqlite(source, target);
 }
 
-// The two functions below import SQL modules only when called, because most commands need no SQL.
+// The two functions below load the SQL modules lazily, because most commands need no SQL.
 async function openRegistry(options: Target) {
   const { newId } = await import('../registry/registry-context.js');
   const { openRegistryDatabase } = await import('../registry/registry-database.js');

@@ -76,7 +76,7 @@ async function runGateway(
       else log.warn({ err: failure, requests }, 'warm-up failed; the first requests may be slow');
     });
     closeLater(() => drainGateway(running, ports.accessLog));
-    // By convention, SIGHUP means "reload files". Without this listener it would end the process.
+    // By convention, SIGHUP means "reload files". Until now the listener of main.ts has ignored it.
     process.on('SIGHUP', () => void running.reloadTls());
     onStarted(running);
   });

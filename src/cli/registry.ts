@@ -19,8 +19,8 @@ import { systemClock, systemTimers } from './compose/system-clock.js';
 import { onReloadSignals, runServer, startLog } from './run-server.js';
 
 /**
- * Timeout of Redis commands. It is longer than in gateways: the registry writes many records at once, and no request of
- * a merchant waits for them.
+ * Timeout of Redis commands. It is longer than in gateways: the registry writes many records at once, and no merchant's
+ * request waits for it.
  */
 const commandTimeoutMilliseconds = 5_000;
 
@@ -54,7 +54,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   const identityProvider = await openIdentityProvider(config.registry.oidc);
   const servicesTokenKey = await openServicesTokenKey(config.registry.servicesToken);
-  // Import this module only here, because most commands need no SQL.
+  // Load this module lazily, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
   let running: RunningRegistry | null = null;
@@ -139,7 +139,7 @@ async function openIdentityProvider(oidc: Config['registry']['oidc']): Promise<I
   if (oidc === null) return null;
   const { clientSecretFile, roles, merchant, ...rest } = oidc;
   const secret = await readSecretFile(clientSecretFile, 'The client secret');
-  // Import these modules only here, because only a registry with a provider needs them.
+  // Load these modules lazily, because only a registry with a provider needs them.
   const [{ IdentityProvider }, { ClaimRules }] = await Promise.all([
     import('../registry/sign-in/provider.js'),
     import('../registry/sign-in/claims.js'),

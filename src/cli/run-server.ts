@@ -6,19 +6,17 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/**
- * Time added to drain delay and drain timeout. If the shutdown takes longer than this sum, the process exits at once.
- */
+/** Time added to drain delay and drain timeout. A shutdown that takes longer than this sum is forced to exit. */
 const marginMilliseconds = 5_000;
 
-/** Maximum time that a forced exit waits until data is saved. */
+/** Maximum time that a forced exit spends on saving data, such as the last lines of the access log. */
 export const saveMilliseconds = 1_000;
 
 /**
  * Handles the reload signals SIGHUP and SIGUSR2 of a server without an access log. SIGHUP reloads changed certificate
  * files. A signal without an effect is logged as a warning.
  * @param certFile the certificate of the server's only TLS listener; null without one
- * @param reload checks the files; called only once the server has started
+ * @param reload reloads changed files; returns undefined if the server has not started
  */
 export function onReloadSignals(log: Logger, certFile: string | null, reload: () => Promise<void> | undefined): void {
   const warn = (signal: string, rest: string) => () => {
@@ -33,8 +31,8 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
 }
 
 /**
- * Starts a server, and stops it before the process exits. Handles signals from the beginning, so that a signal during
- * the start closes everything that is already open.
+ * Starts a server, and closes its resources before the process exits. Handles signals from the beginning, so that a
+ * signal during the start closes everything that is already open.
  * @param start opens the resources one by one; it registers with `closeLater` how each one is closed, and with
  *   `saveAnyhow` what even a forced exit saves
  */
@@ -95,22 +93,23 @@ export async function runServer(
 interface ShutdownHandlers {
   /** Stops everything that has been started. */
   readonly stop: () => Promise<void>;
-  /** Saves data that must survive even if `stop` failed or was too slow. Must finish in bounded time. */
+  /** Saves data that must survive even if `stop` fails or is too slow. Must finish in bounded time. */
   readonly save: () => Promise<void>;
   /** Returns the maximum time for `stop`. */
   readonly timeoutMilliseconds: () => number;
   /**
-   * Called with an uncaught error, or with the error or timeout of `stop`. In all cases, the process exits with code 1.
+   * Called with an uncaught error, the error of `stop`, or the reason of a forced exit. The process then exits with
+   * code 1.
    */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Signals within this time count as one, because npm and the process group each forward the same Ctrl-C. */
+/** Signals within this time count as one. A single Ctrl-C can arrive twice: from the terminal, and forwarded by npm. */
 const sameSignalMilliseconds = 1_000;
 
 /**
- * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and exits when `stop` has finished. If a second signal arrives
- * or `stop` times out, the exit is forced.
+ * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. If `stop` fails or times out, or a second signal
+ * arrives, runs `save` and exits with code 1.
  * @returns a function that removes the listeners, for a failed start
  */
 function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHandlers): () => void {

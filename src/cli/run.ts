@@ -5,7 +5,7 @@ import { cutKeysInLines } from '../telemetry/mask-keys.js';
 import type { CommandIo } from './command-io.js';
 import { version } from './version.js';
 
-/** Exit codes. `wrongUsage` is also for an invalid configuration. */
+/** Exit codes. `wrongUsage` is also the code for an invalid configuration. */
 const done = 0;
 const failed = 1;
 const wrongUsage = 2;
@@ -14,8 +14,8 @@ const wrongUsage = 2;
 type LoadCommand = (io: CommandIo) => Promise<Command>;
 
 /**
- * Commands by name. Only the named command is loaded, because loading all takes half a second, which is too long for a
- * registry that restarts after a crash.
+ * Commands by name. Only the named command is loaded. Loading all takes half a second, which is too long for a registry
+ * that restarts after a crash.
  */
 const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>([
   ['dev', async (io) => (await import('./dev/dev.js')).devCommand(io)],

@@ -15,7 +15,7 @@ export function servicesCommand(): Command {
 async function services({ config: file, create }: { readonly config?: string; readonly create?: true }): Promise<void> {
   const config = loadConfig({ file });
   const { log, build } = startLog('services', config);
-  // Import this module only here, because most commands need no SQL.
+  // Load this module lazily, because most commands need no SQL.
   const { startConfiguredServices } = await import('./compose/services.js');
   let running: RunningServices | null = null;
   const { tokenFile, registryKeys, listen } = config.services.operators;

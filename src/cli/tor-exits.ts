@@ -84,7 +84,8 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     const listed = available ? exits.has(address) : null;
     const known = geoIp?.isTorExit(address) ?? null;
     geoIp?.close();
-    // Without a loaded list the result is unknown (null), because the configured sources could contain the address.
+    // If no list is loaded and the GeoIP database does not report a Tor exit, the result is unknown (null): the
+    // configured sources could contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
     const result = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };

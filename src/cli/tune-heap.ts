@@ -5,8 +5,8 @@ const flags = [
   // much memory, V8 would otherwise wait until the heap is several times as large as the live data.
   '--heap-growing-percent=30',
   // When idle, V8 would collect three times to release memory, and discard the compiled code of the request path. The
-  // first thousand requests after some idle seconds would then cost two to eight times as much as usual. The maximum
-  // value of this flag delays the collections by 24 days.
+  // first thousand requests after an idle period would then cost two to eight times as much. This flag delays the
+  // collections by 24 days, its maximum.
   '--gc-memory-reducer-start-delay-ms=2147483647',
   // undici's parser is a large WebAssembly module. After some hundred responses, as in a warm-up, V8 would optimise it,
   // which takes 30 MB. Later long-lived allocations then keep malloc's heap at that size permanently.

@@ -13,7 +13,10 @@ export function closestName(name: string, candidates: readonly string[]): string
   return best;
 }
 
-/** Normalises a name: `cert_file`, `cert-file` and `CertFile` become equal to `certFile`. */
+/**
+ * Normalises a name for comparison: `cert_file`, `cert-file` and `CertFile` all become `certfile`. Cuts it to 64
+ * characters.
+ */
 function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replaceAll(/[_-]/g, '');
 }

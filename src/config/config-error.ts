@@ -1,6 +1,6 @@
 import type { Config } from './schema.js';
 
-/** The path of an option from the root, as names and list indexes. */
+/** The path of an option from the root of the configuration, as names and list indexes. */
 export type OptionPath = readonly (string | number)[];
 
 /** A problem in a configuration, and where it is. */
@@ -64,5 +64,5 @@ export interface RuleProblem extends Problem {
   readonly others?: readonly string[];
 }
 
-/** Checks a rule that concerns several options; returns a problem per violation. */
+/** Checks a rule that concerns several options. Returns one problem per violation. */
 export type Rule = (config: Config) => RuleProblem[];

@@ -5,7 +5,7 @@ import { unprotectedRegistry } from './rules/registry-rules.js';
 import type { Config } from './schema.js';
 
 /**
- * Returns notes for the operator about a valid configuration, as far as they concern one command.
+ * Returns notes for the operator about a valid configuration. Includes only notes that concern the command.
  * @param processes number of worker processes of a gateway
  */
 export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
@@ -16,8 +16,8 @@ export function configNotes(command: ServerCommand, config: Config, processes = 
 }
 
 /**
- * Returns notes for routes that replace a path of the gateway itself. They are no errors: a service could have used the
- * path before the gateway did.
+ * Returns notes for routes that replace a path of the gateway itself. They are not errors, because a service could have
+ * used the path before a gateway release introduced it.
  */
 function replacedPaths({ routes }: Config): Problem[] {
   return routes.flatMap(({ path }, index) =>
@@ -28,8 +28,8 @@ function replacedPaths({ routes }: Config): Problem[] {
 }
 
 /**
- * Returns notes for limits that are reduced because they do not fit into the memory. They are no errors, so that
- * configurations without `limits.memory` stay valid.
+ * Returns notes for limits that the gateway reduces because they do not fit into its memory. They are not errors, so
+ * that configurations without `limits.memory` stay valid.
  */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);

@@ -37,7 +37,7 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
     ];
     return [...about, ...(option.default === null ? block.map((line) => commentedOut(line, indent)) : block)];
   }
-  // An example that is not commented out would take effect, so an empty list stays empty.
+  // Do not show an example for an empty list: unless it is commented out, the example would take effect.
   const isEmpty = depth === 0 && Array.isArray(value) && value.length === 0;
   const lines = isEmpty ? [] : (documentEntries(inner, value, `${indent}  `) ?? []);
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];
@@ -45,7 +45,7 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
 
 /**
  * Documents the options of a group.
- * @param isCommentedOut whether the group is commented out; if so, its nullable options show examples instead of null
+ * @param isCommentedOut whether the group is commented out; its options whose default is null then show an example
  */
 function documentSection(
   option: Option,
@@ -64,7 +64,10 @@ function documentSection(
   });
 }
 
-/** Documents a list or map of entries. Only the first entry has descriptions; each further entry takes one line. */
+/**
+ * Documents a list or map whose entries are groups of options; null for other entries. Only the first entry has
+ * descriptions; each further entry takes one line.
+ */
 function documentEntries(option: Option, value: unknown, indent: string): string[] | null {
   const [entryOption] = option.items ? [option.items] : Object.values(option.patternProperties ?? {});
   if (entryOption?.properties === undefined) return null;

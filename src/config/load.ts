@@ -45,8 +45,8 @@ function fileText(file: string | undefined): string {
 /** Merges two values; the upper one takes precedence. Groups of options are merged option by option. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
-  // A section is null if all its options are commented out. Such a section changes nothing. For any other option, null
-  // is a value.
+  // A YAML section is null if all its options are commented out. It then changes nothing. For any other option, null is
+  // a value.
   if (upper === null && option.properties !== undefined) return lower;
   const [below, above] = [asMapping(lower), asMapping(upper)];
   if (below === null || above === null) return upper;
@@ -66,8 +66,8 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
 }
 
 /**
- * Returns the violations of rules between options. Omits a violation that involves an invalid option: in `config`, a
- * default has replaced the invalid value, so the violation would not concern the operator's value.
+ * Returns the violations of rules between options. Omits a violation that involves an invalid option. In `config`, a
+ * default has replaced the invalid value, so the violation would not be about the operator's value.
  */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));

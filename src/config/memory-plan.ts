@@ -13,7 +13,7 @@ const plainConnectionBytes = 16 * 1024;
 const restingShare = 0.6;
 /** Share of the memory for request bodies that have not arrived completely. */
 const bodyShare = 0.1;
-/** Share of the memory for requests in flight, upstream connections, log lines and garbage. */
+/** Share of the memory that stays free for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
 /** Maximum share of the memory for caches. The share is taken from the memory that remains after `processBytes`. */
 const cacheShare = 0.5;
@@ -60,8 +60,8 @@ export interface MemoryPlan {
 }
 
 /**
- * Divides the memory of a gateway process. The total is `limits.memory`. If that is null, the total is the memory limit
- * of the cgroup, or the machine's memory if the cgroup has no lower limit.
+ * Divides the memory of a gateway among its processes and uses. The total is `limits.memory`. If that is null, the
+ * total is the memory limit of the cgroup, or the machine's memory if that is lower.
  * @param processes number of worker processes that share the memory
  */
 export function planMemory(config: Config, processes = 1, system: number = memoryOfSystem()): MemoryPlan {
@@ -128,8 +128,8 @@ function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): num
 }
 
 /**
- * Returns the memory limit of the system. Node reports 0 if it does not know the limit, and a huge number if there is
- * no limit.
+ * Returns the memory limit of the system. Node reports 0 if it does not know the limit, and a huge number without a
+ * limit. Then the limit is the machine's memory.
  */
 function memoryOfSystem(): number {
   const limit = process.constrainedMemory();

@@ -64,14 +64,14 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Separates the directory from a file name that could be a secret: an operator can configure a secret by mistake where
- * the path of its file is expected. `mayBeSecret` finds the name after this separator.
+ * Marks where a file name that could be a secret begins in an absolute path. An operator may configure a secret by
+ * mistake instead of the path of its file. `mayBeSecret` checks the part after this mark.
  */
 const nameMark = '/./';
 
 /**
- * Makes a file name absolute. If the name could be a secret, appends it unchanged after `nameMark`: in a normalised
- * path, `mayBeSecret` could no longer recognise it.
+ * Makes a file name absolute. A name that could be a secret is appended unchanged after `nameMark`, because
+ * `mayBeSecret` would not recognise it in a normalised path.
  */
 export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
@@ -95,8 +95,8 @@ const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 const othersAccess = 0o006;
 
 /**
- * Reads a file up to a maximum size. Counts the bytes that it reads, because a pipe or device reports no size and could
- * exhaust the memory.
+ * Reads a file; null if it is larger than `maxBytes`. Counts the bytes that it reads, because a pipe or device reports
+ * no size and could exhaust the memory. `mode` is 0 for anything but a regular file.
  */
 async function readBounded(file: string, maxBytes: number): Promise<{ bytes: Buffer; mode: number } | null> {
   const handle = await open(file, 'r');
@@ -143,7 +143,7 @@ export async function readToken(file: string, what: string): Promise<string> {
 }
 
 /**
- * Reads a file with one secret per line: one line, or two during a rotation.
+ * Reads a file with one secret per line: one line, or two lines during a rotation.
  * @throws OperatorError like `readSecretFile`, or if there are more than two lines, two equal lines, or a line that is
  *   too short
  */
@@ -160,8 +160,8 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
 async function secretIn(file: string, what: string): Promise<Buffer> {
   const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  // Editors do not show a byte order mark or trailing line ends, but these bytes would be part of the secret. The
-  // secret would differ from the visible text.
+  // Editors do not show a byte order mark or trailing line ends. As part of the secret, these bytes would make it
+  // differ from the visible text.
   if (secret.subarray(0, 3).equals(byteOrderMark))
     throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
   if (secret.at(-1) === 0x0a)

@@ -3,7 +3,10 @@ import type { Config } from './schema.js';
 
 const mask = '***';
 
-/** Masks the parts of a URL that could be secret: user, password and query values. Returns other texts unchanged. */
+/**
+ * Masks the parts of a URL that could be secret: user, password and query values. Returns text that is not a URL
+ * unchanged.
+ */
 export function redact(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;
   return text.replace(/:\/\/.*@/s, `://${mask}@`).replaceAll(/(?<=[?&][^=&#]*=)[^&#]*/g, mask);
@@ -24,15 +27,15 @@ function redactAll(value: unknown): unknown {
 const digits = 16;
 
 /**
- * Returns a digest of the effective configuration with secrets masked: the first 16 hex digits of its SHA-256. Replicas
- * with different digests have different configurations.
+ * Returns the first 16 hex digits of a SHA-256 over the effective configuration with secrets masked. Replicas with
+ * different digests have different configurations.
  */
 export function configDigest(config: Config): string {
   const text = JSON.stringify(redactConfig(config), sorted);
   return createHash('sha256').update(text).digest('hex').slice(0, digits);
 }
 
-/** Sorts the names of an object as a replacer for JSON.stringify, so that their order does not change the digest. */
+/** JSON.stringify replacer that sorts the names of each object, so that their order does not change the digest. */
 function sorted(_name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)));

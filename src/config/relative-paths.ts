@@ -7,7 +7,7 @@ import { nonNull } from './schema/option.js';
 import type { PathForm, Option } from './schema/option.js';
 import { asMapping } from './validate.js';
 
-/** A configuration with absolute paths, and the problems of the paths that were relative. */
+/** A configuration with absolute paths, and the problems found while resolving its relative paths. */
 export interface ResolvedPaths {
   readonly value: unknown;
   readonly problems: readonly Problem[];
@@ -25,7 +25,7 @@ export function baseOf(file: string | undefined): string {
 
 /**
  * Makes all paths in a complete configuration absolute.
- * @param isGiven whether the file sets the option with this path; problems are reported only for such options
+ * @param isGiven whether the file sets the option at this path; problems are reported only for such options
  */
 export function resolvePaths(
   schema: Option,
@@ -69,7 +69,8 @@ function resolveHeld(text: string, held: PathForm, resolve: (file: string) => st
   if (held !== 'database') return resolve(text);
   const [, file] = /^sqlite:(.*)$/s.exec(text) ?? [];
   if (file !== undefined) return file === ':memory:' ? text : `sqlite:${resolve(file)}`;
-  // Resolve these URL parameters too: libpq and this program's PostgreSQL client read them as file paths.
+  // The parameters sslrootcert, sslcert and sslkey are file paths for libpq and for this program's PostgreSQL client,
+  // so resolve them too.
   return text.replaceAll(/(?<=[?&]ssl(?:rootcert|cert|key)=)[^&#]+/g, (value) => {
     const file = decoded(value);
     return file === null ? value : encodeURIComponent(resolve(file)).replaceAll('%2F', '/');
@@ -85,8 +86,8 @@ function decoded(text: string): string | null {
 }
 
 /**
- * Reports a relative path whose file exists only in the working directory, from which earlier releases resolved paths.
- * Otherwise a start could silently create a second file, such as an empty database.
+ * Reports a relative path whose file exists only in the working directory, where earlier releases looked for it.
+ * Otherwise a start could silently create a second file, such as an empty database. Null if there is no such problem.
  */
 function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);

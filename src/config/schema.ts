@@ -63,7 +63,7 @@ type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReado
 /** The complete configuration, which is validated and frozen. */
 export type Config = DeepReadonly<Static<typeof configSchema>>;
 
-/** Some of the options of a configuration. A list is either complete or absent. */
+/** A configuration in which any option can be absent. A list that is present is complete. */
 export type DeepPartial<T> = T extends readonly unknown[]
   ? T
   : T extends object

@@ -7,7 +7,7 @@ import type { Option } from './schema/option.js';
 
 /** A configuration with its defaults filled in, and the problems of the given values. */
 export interface Validation {
-  /** A configuration that conforms to the schema: the option's default or example replaces each invalid value. */
+  /** A configuration that conforms to the schema. Each invalid value is replaced by the option's default or example. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
@@ -56,7 +56,8 @@ class Walk {
     for (const name of Object.keys(given ?? {})) {
       if (!names.includes(name)) this.#reportUnknown(name, names, path);
     }
-    // If the value is not a section, report only that, and not each missing option.
+    // If the value is not a section, report only that. Complete the section with defaults, without reporting each
+    // required option.
     const walk = given === null ? new Walk(() => undefined) : this;
     return Object.fromEntries(
       Object.entries(properties).map(([name, child]) => [name, walk.complete(child, given?.[name], [...path, name])]),

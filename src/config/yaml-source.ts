@@ -23,12 +23,12 @@ export interface YamlSource {
   readonly unread: ReadonlySet<string>;
 }
 
-/** Maximum number of aliases, against alias expansion attacks ("billion laughs"). Hand-written files have fewer. */
+/** Limit for aliases, against alias expansion attacks ("billion laughs"). Hand-written files have fewer. */
 const maxAliases = 100;
 
 /**
- * Matches a line with deep indentation by spaces or by `- - -`. The YAML parser compiles a regular expression per
- * depth, which can exhaust the memory of the process.
+ * Matches a line that begins with 200 characters of indentation: spaces, or the marks of nested lists (`- - -`). The
+ * YAML parser compiles a regular expression per depth, which can exhaust the memory of the process.
  */
 const deepIndentation = /^[ ?:-]{200}/m;
 
@@ -50,9 +50,9 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   const lineAt = (offset: number): number => lineCounter.linePos(offset).line;
   const tooDeep = deepIndentation.exec(text);
   if (tooDeep !== null) return rejectedSource(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
-  // `uniqueKeys` is off, because the parser's check for duplicates takes minutes for a large file; `#mappingOf` checks
-  // for duplicates instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal
-  // a secret.
+  // `uniqueKeys` is off, because the parser's check for duplicates takes minutes for a large file. `#mappingOf` checks
+  // for duplicates instead. `messageOf` replaces the parser's messages: they quote the text, which could contain a
+  // secret.
   const documents = parseAllDocuments(text, {
     lineCounter,
     prettyErrors: false,
@@ -63,7 +63,7 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   });
   const [document, second] = Array.isArray(documents) ? documents : [];
   if (document === undefined) return nothing;
-  // Report only the first error, because it causes the later ones.
+  // Report only the first error, because later ones are often its consequences.
   const [fault] = [...document.errors, ...document.warnings];
   if (fault !== undefined) return rejectedSource(messageOf(fault, text), lineAt(fault.pos[0]));
   if (second !== undefined)
@@ -147,7 +147,10 @@ class Reading {
     return changed && node.type === Scalar.PLAIN && node.tag === undefined ? this.#resolve(text) : text;
   }
 
-  /** Resolves an unquoted scalar to a number, true, false, null or the text itself, but never to a list or mapping. */
+  /**
+   * Resolves an unquoted scalar, after the substitution of variables, to a number, true, false, null or text. A
+   * variable can never become a list or mapping.
+   */
   #resolve(text: string): unknown {
     for (const tag of this.document.schema.tags) {
       if (tag.collection === undefined && tag.default === true && tag.test?.test(text) === true) {
@@ -177,7 +180,7 @@ class Reading {
 /** A text after the substitution of its variables. */
 interface Interpolated {
   readonly text: string;
-  /** Whether the text contained a variable. The escape `$${` is replaced by `${` in any case. */
+  /** Whether a variable was substituted. Replacing the escape `$${` by `${` does not count. */
   readonly changed: boolean;
   readonly problems: readonly string[];
 }
@@ -189,7 +192,7 @@ const variable = /\$\$\{|\$\{(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}
 
 /**
  * Substitutes `${VAR}` and `${VAR:-default}` from the environment, but not variables inside substituted values. An
- * empty variable counts as unset, like with `:-` in a shell. Trailing line ends of a value are removed.
+ * empty variable counts as unset, like with `:-` in a shell. Removes trailing line ends from a variable's value.
  */
 export function interpolate(source: string, env: Readonly<Record<string, string | undefined>>): Interpolated {
   const problems: string[] = [];

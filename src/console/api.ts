@@ -18,7 +18,7 @@ export interface Success<Data> {
   readonly meta: Meta | null;
 }
 
-/** Why a request failed. `status` is 0 without a response. */
+/** Why a request failed. `status` is the HTTP status, or 0 if there was no response. */
 export class ApiProblem extends Error {
   constructor(
     readonly status: number,
@@ -26,7 +26,7 @@ export class ApiProblem extends Error {
     readonly code: string | null,
     readonly errors: readonly FieldProblem[],
     readonly details: Readonly<Record<string, unknown>> = {},
-    /** Whether the change could have been made, although no response confirms it. */
+    /** Whether the change may have been made although no success response confirms it. */
     readonly isUnclear = false,
   ) {
     super(message);
@@ -57,7 +57,7 @@ interface Envelope {
   readonly meta?: Meta;
 }
 
-/** After this time without input, requests count as automatic and do not keep the session open. */
+/** After this time without input, requests count as automatic and no longer extend the session. */
 const attendedMilliseconds = 60_000;
 let lastInput = Date.now();
 for (const event of ['pointerdown', 'keydown'])
@@ -82,7 +82,8 @@ export async function call<Data>(
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         // Encode the reason, because HTTP headers carry only ASCII reliably.
         ...(reason === undefined ? {} : { 'x-reason': encodeURIComponent(reason) }),
-        // Without this header, the polls of a page that a person left open would keep the session open.
+        // This header marks automatic requests. Otherwise the polls of a page that a person left open would keep the
+        // session open.
         ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),
       },
       ...(signal === undefined ? {} : { signal }),
@@ -112,7 +113,7 @@ export interface Me {
   readonly roles: readonly string[];
   readonly permissions: readonly string[];
   readonly merchantId: string | null;
-  /** The address from which this browser reaches the console. */
+  /** The client address of this browser, as the registry sees it; null or absent if unknown. */
   readonly address?: string | null;
   readonly merchantApi?: {
     readonly liveUrl: string | null;
@@ -218,7 +219,7 @@ export interface UsageRow {
   readonly codes: readonly { readonly code: string; readonly requests: number }[];
 }
 
-/** Which past requests of a merchant an allowlist would have refused. */
+/** Which past requests of a merchant an IP allowlist would have refused. */
 export interface Verdict {
   readonly requests: number;
   readonly refused: { readonly requests: number; readonly addresses: number };
@@ -235,7 +236,7 @@ export interface Verdict {
   }[];
 }
 
-/** The requests from one address on one day. `address` is null for the sum of all further addresses. */
+/** The requests from one address on one day. `address` is null in the row that sums up all further addresses. */
 export interface SeenAddress {
   readonly address: string | null;
   readonly accepted: number;

@@ -3,7 +3,8 @@ import path from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
-// Builds the pages of the console into dist/console: hashed assets with .br and .gz beside each, and index.html.
+// Builds the pages of the console into dist/console: index.html, and assets with a hash in their names. Each file is
+// also compressed as .br and .gz.
 
 const out = 'dist/console';
 rmSync(out, { recursive: true, force: true });

@@ -13,7 +13,7 @@ export interface Sent<Result> {
 }
 
 /**
- * Holds the state of a change that a dialog sends. The result stays out of the query cache, because it can contain a
+ * Sends a change for a dialog and holds its state. The result stays out of the query cache, because it can contain a
  * secret.
  */
 export function useChange<Result>(): Sent<Result> {
@@ -35,7 +35,8 @@ export function about(error: unknown, field: string): string | undefined {
 }
 
 /**
- * Shows why a change failed. If the API requires a recent sign-in, asks for it, and sends the change again afterwards.
+ * Shows why a change failed, or that it waits for an approval. If the API requires a recent sign-in, asks for it and
+ * offers to send the change again.
  */
 export function ChangeProblem({
   error,

@@ -3,8 +3,8 @@ import { ApiProblem } from './api';
 import { texts } from './texts';
 
 /**
- * Shows a text that a client or another person has chosen. The text cannot change the direction of the text around it.
- * Invisible characters are shown as their code, because otherwise one name could pass for another.
+ * Shows a text that was chosen by a client or another person. The text cannot change the direction of the text around
+ * it. Invisible characters are shown as codes, so that one name cannot pass for another.
  */
 export function Text({ children }: { readonly children: string }): ReactNode {
   return <bdi>{children.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, asCode)}</bdi>;
@@ -22,14 +22,14 @@ const units = [
   ['minute', 60],
 ] as const;
 
-/** Returns a time in words, such as "2 minutes ago". */
+/** Returns a time relative to now, such as "2 minutes ago". */
 export function inWords(moment: string, now = Date.now()): string {
   const seconds = (Date.parse(moment) - now) / 1000;
   const [unit, length] = units.find(([, least]) => Math.abs(seconds) >= least) ?? ['second', 1];
   return relative.format(Math.round(seconds / length), unit);
 }
 
-/** Shows a time in words. Its title has the exact time in the reader's time zone and in UTC. */
+/** Shows a time relative to now. Its tooltip has the exact time in the reader's time zone and in UTC. */
 export function Time({ at }: { readonly at: string }): ReactNode {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -72,7 +72,7 @@ export function Table({
   );
 }
 
-/** A dialog that keeps the focus. Escape calls `onClose`, and the caller decides whether to close the dialog. */
+/** A modal dialog. Escape does not close it but calls `onClose`, so that the caller decides. */
 export function Dialog({
   title,
   onClose,
@@ -87,7 +87,7 @@ export function Dialog({
   useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
-    // Closing returns the focus to the element that had it before.
+    // Closing the dialog returns the focus to the element that had it before.
     return () => element?.close();
   }, []);
   const escape = (event: SyntheticEvent): void => {
@@ -119,7 +119,7 @@ export function focusNow(element: HTMLElement | null): void {
   element?.focus();
 }
 
-/** Buttons for the previous and next page of a list. */
+/** Buttons for the previous and next page of a list; nothing if there is only one page. */
 export function Pager({
   page,
   pages,
@@ -163,7 +163,7 @@ function wordsOf(error: unknown, roles: string): string {
   return error.message;
 }
 
-/** A collapsed section with the state before and after a change. The reader can expand it. */
+/** The state before and after a change, in a section that the reader can expand. */
 export function Change({
   before,
   after,

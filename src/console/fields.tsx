@@ -98,7 +98,9 @@ export function isSecret(text: string): boolean {
 
 const pauseMilliseconds = 300;
 
-/** A labelled field that filters a list once the person pauses typing. */
+/**
+ * A labelled field that filters a list once the person pauses typing. It never applies a text that looks like a secret.
+ */
 export function TextFilter({
   label,
   value,
@@ -112,7 +114,7 @@ export function TextFilter({
   const applied = useRef(value);
   const id = useId();
   useEffect(() => {
-    // The filter was changed outside this field, for example cleared.
+    // Show a filter value that was changed outside this field, for example cleared.
     if (value !== applied.current) setText(value);
     applied.current = value;
   }, [value]);
@@ -123,7 +125,8 @@ export function TextFilter({
       onChange(applied.current);
     }, pauseMilliseconds);
     return () => clearTimeout(timer);
-    // `onChange` is no dependency here: it is a new function at each render and would restart the pause each time.
+    // `onChange` must not be a dependency: it is a new function at each render, which would restart the pause each
+    // time.
   }, [text]);
   return (
     <span>
@@ -147,7 +150,7 @@ export function TextFilter({
   );
 }
 
-/** Returns the page number and the filters of a list, which the URL stores. */
+/** Returns the page number and the filters of a list. They are stored in the URL. */
 export function useFilters<Name extends string>(names: readonly Name[]) {
   const [parameters, setParameters] = useSearchParams();
   const given = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? ''])) as Record<Name, string>;
@@ -156,7 +159,7 @@ export function useFilters<Name extends string>(names: readonly Name[]) {
     /** The value of each filter; empty if the filter is not set. */
     given,
     isFiltered: names.some((name) => given[name] !== ''),
-    /** Sets a filter and returns to the first page, or sets the page. */
+    /** Sets a filter and returns to the first page, or sets the page. An empty value removes the filter. */
     set: (name: Name | 'page', value: string): void =>
       setParameters((former) => {
         if (value === '') former.delete(name);

@@ -8,8 +8,8 @@ import { Search } from './search';
 import { texts } from './texts';
 
 /**
- * Returns the signed-in person; undefined until the first response, or if no person has signed in. After a sign-out,
- * the last person remains.
+ * Returns the signed-in person. Undefined before the first response, or if no person has signed in. After a sign-out,
+ * `me` keeps the last person.
  */
 export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: boolean } {
   const { data, error } = useQuery({
@@ -20,7 +20,7 @@ export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: bo
   return { me: data, isSignedOut: error instanceof ApiProblem && error.status === 401 };
 }
 
-/** Whether the roles of a person permit something. */
+/** Whether the roles of a person include a permission. */
 export function may(me: Me, permission: string): boolean {
   return me.permissions.includes(permission);
 }
@@ -169,7 +169,7 @@ function SignOut({ me }: { readonly me: Me }): ReactNode {
   const client = useQueryClient();
   const end = async (): Promise<void> => {
     if (me.session !== null) {
-      // Ignore an error: if the session has already ended, the person is signed out too.
+      // Ignore an error: the session may have ended already, and then the person is signed out too.
       await call(`/sessions/${me.session.id}`, { method: 'DELETE' }).catch(() => undefined);
     }
     client.clear();

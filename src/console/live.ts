@@ -2,8 +2,8 @@ import { type QueryClient, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
 /**
- * Which lists the page reads again after an event, as query keys. The first entry whose kind is a prefix of the event's
- * action applies: after `merchant.changed`, the page reads the list of merchants.
+ * The lists (as query keys) that the page reads again after an event. The first entry whose kind is a prefix of the
+ * event's action applies. For example, `merchant.changed` reloads the list of merchants.
  */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],
@@ -18,8 +18,8 @@ const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = 
 ];
 
 /**
- * Reads lists again when the server reports a change. Only a visible page holds the event stream, because a browser has
- * only six connections to a server.
+ * Reloads lists when the server reports a change. Only a visible page holds the event stream open, because a browser
+ * allows only six connections to a server.
  */
 export function useChanges(): void {
   const client = useQueryClient();
@@ -42,7 +42,7 @@ export function useChanges(): void {
 
 function open(client: QueryClient): EventSource {
   const source = new EventSource('/console/api/stream');
-  // Read everything again, because the page received no changes before the stream was open.
+  // Reload everything, because the page missed the changes before the stream was open.
   source.addEventListener('open', () => void client.invalidateQueries());
   source.addEventListener('ended', () => void client.invalidateQueries({ queryKey: ['me'] }));
   source.addEventListener('change', ({ data }: MessageEvent<string>) => {

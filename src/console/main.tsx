@@ -21,8 +21,8 @@ import { WalletsPage } from './operators/wallets';
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      // Data older than this is read again when the person returns to the page. Changes arrive earlier, pushed by the
-      // server.
+      // When the person returns to the page, data older than this (in milliseconds) is read again. The server pushes
+      // changes earlier.
       staleTime: 30_000,
       retry: (count, error) => count < 2 && !(error instanceof ApiProblem && error.status > 0 && error.status < 500),
     },

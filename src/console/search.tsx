@@ -15,7 +15,7 @@ interface Found {
 
 const pauseMilliseconds = 250;
 
-/** A button that opens the search. Ctrl+K opens it too. */
+/** A button that opens the search. Ctrl+K (or Cmd+K) opens it too. */
 export function Search(): ReactNode {
   const [isOpen, setIsOpen] = useState(false);
   useEffect(() => {

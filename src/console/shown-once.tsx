@@ -5,7 +5,7 @@ import { texts } from './texts';
 
 /**
  * A dialog with a secret that cannot be shown again. Only the caller's state holds the secret, so it is gone when the
- * dialog closes. If it was not copied yet, Escape only warns.
+ * dialog closes. Until the secret is copied, the first attempt to close only shows a warning.
  */
 export function SecretOnce({
   secret,

@@ -5,7 +5,7 @@ import { ApiProblem, call } from './api';
 import { CommandLine } from './elements';
 import { texts } from './texts';
 
-/** Shows how to sign in if there is no session. */
+/** The page without a session: shows how to sign in, and why a sign-in failed. */
 export function SignInPage(): ReactNode {
   const [parameters] = useSearchParams();
   const failure = texts.signIn.failures[parameters.get('sign-in') ?? ''];
@@ -30,8 +30,8 @@ export function SignInPage(): ReactNode {
 }
 
 /**
- * Exchanges the token of a one-time link for a session. The token is in the URL fragment, which browsers send to no
- * server.
+ * Exchanges the token of a one-time link for a session. The token is in the URL fragment, which browsers never send to
+ * a server.
  */
 export function EnterPage(): ReactNode {
   const client = useQueryClient();
@@ -74,7 +74,7 @@ export function EnterPage(): ReactNode {
   );
 }
 
-/** Asks the person to sign in again in another tab, so that the input on this page is not lost. */
+/** Asks the person to sign in again in another tab, so that the input on this page is kept. */
 export function Prove({
   hasSignIn,
   onRetry,

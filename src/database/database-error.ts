@@ -2,7 +2,7 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import { OperatorError } from '../config/operator-error.js';
 
-/** Messages that say why a database is unusable. They contain no host or user. */
+/** Messages that say why a database is unusable. They name no host or user. */
 export const databaseConditions = {
   away: 'The database is unavailable',
   busy: 'The database is locked, or does not respond in time',
@@ -11,11 +11,11 @@ export const databaseConditions = {
   readOnly: 'The database is read-only',
 } as const;
 
-/** The name of a reason why a database is unusable. */
+/** Key of a reason why a database is unusable. */
 export type DatabaseCondition = keyof typeof databaseConditions;
 
 /**
- * Thrown if the database cannot be opened, migrated or used. The message, one sentence, tells the operator what to do.
+ * Thrown if the database cannot be opened, migrated or used. The one-sentence message tells the operator what to do.
  */
 export class DatabaseError extends OperatorError {
   readonly condition: DatabaseCondition;
@@ -68,7 +68,7 @@ const conditions: readonly (readonly [codes: RegExp, condition: DatabaseConditio
   [/^(?:40|53|55P03$|57014$)/, 'busy'],
 ];
 
-/** Classifies a failure of PostgreSQL. */
+/** Returns the reason why PostgreSQL is unusable, from the error's SQLSTATE or a timeout; otherwise `away`. */
 export function postgresCondition(error: unknown): DatabaseCondition {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = conditions.find(([codes]) => typeof code === 'string' && codes.test(code));

@@ -8,8 +8,8 @@ import {
 } from './kysely.js';
 
 /**
- * Adds an auto-increment primary key to a new table. A number is never used again, even after its row is deleted. Gaps
- * are possible.
+ * Adds an auto-increment primary key to a new table. A number is never reused, even after its row is deleted. There can
+ * be gaps.
  */
 export function addSequence<Table extends string>(
   database: Kysely<unknown>,
@@ -21,7 +21,7 @@ export function addSequence<Table extends string>(
     : table.addColumn(column, 'integer', (definition) => definition.primaryKey().autoIncrement());
 }
 
-/** Whether a database is PostgreSQL rather than SQLite. Used for the few statements that only one of them supports. */
+/** Whether a database is PostgreSQL rather than SQLite. Used for the few statements that differ between the two. */
 export function isPostgres<Tables>(database: Kysely<Tables>): boolean {
   return database.getExecutor().adapter instanceof PostgresAdapter;
 }
@@ -59,10 +59,9 @@ export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime 
 }
 
 /**
- * Takes a shared lock, which several transactions can hold at once, each until its end. Call this before the
- * transaction locks rows. The call can wait for `lastSequenceValue`, which takes the same lock exclusively, and row
- * locks would block other transactions during this wait. SQLite needs no lock: a write transaction locks the whole
- * database.
+ * Takes a shared lock until the end of the transaction. Several transactions can hold it at once. Call this before the
+ * transaction locks rows: the call can wait for `lastSequenceValue`, which takes the lock exclusively, and row locks
+ * would block other transactions meanwhile. SQLite needs no lock: a write transaction locks the whole database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -71,8 +70,8 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 
 /**
  * Waits until no transaction holds the shared lock, then returns the last number of a column that `addSequence` added.
- * Rows that are added later under the lock have larger numbers. Returns null on SQLite, which needs no such number:
- * only one transaction writes at a time.
+ * Transactions that take the shared lock later add rows with larger numbers. Returns null on SQLite, where only one
+ * transaction writes at a time, so no such number is needed.
  */
 export async function lastSequenceValue<Tables>(
   database: Kysely<Tables>,
@@ -80,8 +79,8 @@ export async function lastSequenceValue<Tables>(
   { table, column }: { readonly table: string; readonly column: string },
 ): Promise<number | null> {
   if (!isPostgres(database)) return null;
-  // The subquery returns its row only once it has the lock, so the number is read after that. One statement is enough,
-  // because sequence values do not depend on the statement's snapshot.
+  // The subquery returns its row only once it has the lock, so the sequence is read while the lock is held. One
+  // statement is enough, because sequence values do not depend on the statement's snapshot.
   const { rows } = await sql<{ last: number | null }>`
     select pg_sequence_last_value(pg_get_serial_sequence(${table}, ${column})::regclass) as last
     from (select pg_advisory_xact_lock(hashtextextended(${name}, 0)) offset 0) as alone`.execute(database);
@@ -122,8 +121,9 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
 export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
 
 /**
- * Builds a table named `given` of these rows, for FROM. It is one JSON parameter, so that a statement can add thousands
- * of rows: databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL cannot store.
+ * Builds a table expression `given` with these rows, for FROM. The rows are one JSON parameter, so that a statement can
+ * add thousands of them although databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL
+ * cannot store.
  */
 export function givenRows<Tables>(
   database: Kysely<Tables>,
@@ -141,9 +141,10 @@ export function givenRows<Tables>(
 }
 
 /**
- * Deletes the rows that a query finds. It identifies them by `ctid` or `rowid` (the position of a row in the table).
- * With other columns, PostgreSQL could read the whole table for the delete.
- * @param found the end of the query that follows `FROM table`, such as its joins; it refers to the table as `found`
+ * Deletes the rows that a query finds. Selects them by their position in the table (`ctid` or `rowid`): by other
+ * columns, PostgreSQL could read the whole table.
+ * @param found the part of the query after `FROM table`, such as joins and conditions; it refers to the table as
+ *   `found`
  * @returns the number of deleted rows
  */
 export async function deleteFound<Tables>(

@@ -15,7 +15,7 @@ import {
   SqliteQueryCompiler,
 } from './kysely.js';
 
-/** Maximum wait of a write, for other writes of this process and for the lock of another program. */
+/** After this time, a lock of another program is an error. The wait for earlier writes of this process counts. */
 const writeTimeoutMilliseconds = 5000;
 const retryMilliseconds = 20;
 
@@ -52,8 +52,7 @@ class TransactionalSchemaAdapter extends SqliteAdapter {
 }
 
 /**
- * Begins a write transaction. After its end, the caller must call the returned function, which lets the next
- * transaction begin.
+ * Begins a write transaction. When it has ended, the caller must call the returned function to let the next one begin.
  */
 type Begin = () => Promise<() => void>;
 
@@ -103,8 +102,8 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Begins a write transaction. If another program locks the file, retries until a deadline; in between, reads and the
-   * event loop run. Only the first writer in the queue retries. Its deadline is the earliest, so the next gets a turn.
+   * Begins a write transaction. While another program locks the file, retries until a deadline. In between, reads and
+   * the event loop run. Only the first writer in the queue retries, and its deadline ends first.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -133,14 +132,14 @@ class LibsqlDriver implements Driver {
   };
 }
 
-/** Wraps the only connection for one query or transaction. */
+/** Gives one query or transaction access to the only connection. */
 class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
   readonly #turns: Mutex;
   readonly #begin: Begin;
   /** Lets the next transaction begin; null outside a transaction. */
   #endTurn: (() => void) | null = null;
-  /** The error that ended the transaction: SQLite rolls back if the disk fails or is full. */
+  /** The error after which SQLite rolled back, such as a failing or full disk; null without one. */
   #failure: Error | null = null;
 
   constructor(database: Database.Database, turns: Mutex, begin: Begin) {
@@ -174,7 +173,7 @@ class LibsqlConnection implements DatabaseConnection {
     return mayWrite(query) ? this.#inOwnTransaction<Row>(query) : this.#read<Row>(query);
   }
 
-  /** Always throws: this program does not read large results in parts. */
+  /** Always throws, because this program does not stream results. */
   streamQuery(): never {
     throw new Error('SQLite queries cannot be streamed');
   }
@@ -202,7 +201,7 @@ class LibsqlConnection implements DatabaseConnection {
 
   // eslint-disable-next-line @typescript-eslint/require-await -- async turns an exception into a rejection
   async #inTransaction<Result>(act: () => Result): Promise<Result> {
-    // SQLite has already rolled back, so another statement would be committed on its own.
+    // SQLite has already rolled back, so another statement would run outside the transaction.
     if (this.#failure !== null) throw this.#failure;
     try {
       return withDatabaseErrors(act);
@@ -219,7 +218,7 @@ class LibsqlConnection implements DatabaseConnection {
   }
 }
 
-/** Whether to use a write transaction. Raw statements use no transaction: most pragmas have no effect in one. */
+/** True for writes built with Kysely. Raw statements get no transaction: most pragmas have no effect in one. */
 function mayWrite({ query }: CompiledQuery): boolean {
   return !SelectQueryNode.is(query) && !RawNode.is(query);
 }

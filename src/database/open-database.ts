@@ -25,7 +25,7 @@ export const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeco
 
 /**
  * Opens a database. Creates a missing SQLite file. Connects to PostgreSQL at the first query, which rejects with a
- * DatabaseError if that fails. The caller closes the database with `destroy()`.
+ * DatabaseError if the connection fails. The caller closes the database with `destroy()`.
  * @throws DatabaseError for an unsupported URL, or an SQLite file that cannot be opened
  */
 export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOptions): Kysely<Tables> {
@@ -48,8 +48,8 @@ const insufficientPrivilege = '42501';
 export type Migrations = Readonly<Record<string, Migration>>;
 
 /**
- * Lock timeout of a migration. Statements of requests queue behind the lock that a migration waits for, so this timeout
- * must be shorter than their statement timeout.
+ * Lock timeout of a migration. Requests queue behind the lock for which a migration waits, so this timeout must be
+ * shorter than the statement timeout of requests.
  */
 const lockWaitMilliseconds = 5000;
 
@@ -107,7 +107,7 @@ export async function migrate<Tables>(
   });
 }
 
-/** Sets a lock timeout in each migration. It does not limit the wait for another process that is running migrations. */
+/** Sets a lock timeout in each migration. It does not limit the wait for another process that runs migrations. */
 function withLockTimeout(migrations: Migrations): Record<string, Migration> {
   const each = Object.entries(migrations).map(([name, migration]): [string, Migration] => [
     name,
@@ -209,7 +209,7 @@ function requireFile(options: MigratedOptions): DatabaseError | null {
   return missing;
 }
 
-/** Returns the error for a missing or empty database; null if the program is allowed to create it. */
+/** Returns the error for a missing or empty database; null if the program may create it. */
 function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | null {
   if (existingOf === undefined || url === 'sqlite::memory:') return null;
   const file = sqliteFileOf(url);
@@ -227,11 +227,11 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** How long a successful test write is reused: each one flushes the disk, and anybody can request `/readyz`. */
+/** How long a successful test write is reused: each one flushes the disk, and any client can request `/readyz`. */
 const writtenMilliseconds = 1000;
 /**
- * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. The write
- * of a request waits longer, so it can succeed although the probe failed.
+ * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. Writes of
+ * requests wait longer, so they can succeed although the probe failed.
  */
 const lockedMilliseconds = 1000;
 
@@ -261,7 +261,7 @@ export class WriteProbe {
       }
       return null;
     } catch (error) {
-      // Only a writable server reports this error, so the probe succeeds even if the user has no right to the table.
+      // Only a writable server reports a missing privilege. So the probe succeeds without a right to this table.
       if (error instanceof pg.DatabaseError && error.code === insufficientPrivilege) return null;
       return databaseConditions[error instanceof DatabaseError ? error.condition : 'away'];
     }
@@ -269,15 +269,15 @@ export class WriteProbe {
 }
 
 /**
- * Runs an update that changes no row, to find out whether PostgreSQL accepts writes. After a failover, a standby
- * accepts reads, but rejects the update. The rejection closes the connection, so the next one can reach the primary. No
- * migration locks this table.
+ * Runs an update that changes no row, to find out whether PostgreSQL accepts writes: after a failover, a standby
+ * accepts only reads. Its rejection closes the connection, so the next connection can reach the primary. No migration
+ * locks this table.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);
 }
 
-/** Writes a row, because only a write shows that the disk has space. On SQLite nothing else uses this table. */
+/** Inserts and deletes a row: only a write shows that the disk has space. On SQLite nothing else uses this table. */
 async function write(database: Kysely<unknown>): Promise<void> {
   const table = sql.table(DEFAULT_MIGRATION_LOCK_TABLE);
   await database.transaction().execute(async (transaction) => {

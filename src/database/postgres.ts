@@ -40,7 +40,7 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
     keepAlive: true,
     types: { getTypeParser: parserOf as ParserLookup },
   });
-  // Ignores errors of idle connections: without a listener they would end the process. The pool removes a broken
+  // Ignore errors of idle connections: without a listener they would end the process. The pool removes a broken
   // connection.
   pool.on('error', () => undefined);
   // Also ignore errors of a connection that is checked out but runs no query.
@@ -91,14 +91,14 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
  */
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
- * SQLSTATEs after which the connection is closed. For example, if the server became read-only, this connection would
- * stay on it, but a new connection can reach the writable server.
+ * SQLSTATEs after which the connection is closed instead of reused. For example, if the server became read-only, this
+ * connection would stay on it, but a new connection can reach the writable server.
  */
 const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
 /**
  * A checked-out connection that classifies failures. A transient failure becomes a DatabaseError, so that callers can
- * report it as transient. A connection in an unknown state does not return to the pool.
+ * tell it from errors of the statement. A connection in an unknown state does not return to the pool.
  */
 class PostgresClient {
   readonly #client: pg.PoolClient;
@@ -110,7 +110,9 @@ class PostgresClient {
     this.#place = place;
   }
 
-  /** Does not support cursors: Kysely uses them only for streams, which this program does not use. */
+  /**
+   * Runs a query. Does not support cursors, which Kysely uses only for streams; this program does not stream results.
+   */
   readonly query = ((text: string, parameters: readonly unknown[] = []) =>
     this.#run(text, parameters)) as unknown as PostgresPoolClient['query'];
 
@@ -119,7 +121,7 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // Fails at once: on this connection, a new statement would wait for the end of the one that timed out.
+    // Fail at once: on this connection, a new statement would wait until the statement that timed out has ended.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
@@ -136,27 +138,27 @@ class PostgresClient {
   }
 }
 
-/** Whether the error concerns a value that cannot be bound or parsed. The connection is then intact. */
+/** Whether the error concerns a value that cannot be bound or parsed. The connection is then still usable. */
 function isClientFault(error: unknown): boolean {
   return error instanceof RangeError || error instanceof TypeError;
 }
 
 /**
- * Number of times that server process ids are compared before the pooler counts as one that does not share connections.
- * One comparison is not enough: with eight other busy clients, one comparison in four missed the sharing.
+ * Number of comparisons of server process ids before a pooler counts as one that does not share connections. A single
+ * comparison is not enough: with eight other busy clients, it missed the sharing in one case of four.
  */
 const comparedConnections = 25;
 
 /**
  * Checks that a connection keeps the same PostgreSQL server process. Settings, advisory locks and LISTEN belong to that
- * process. A pooler in transaction mode gives the process to another client after each transaction, and that client
- * would then have the lock too.
+ * process. A pooler in transaction mode gives the process, with its locks, to another client after each transaction.
  * @returns the id of the server process
  * @throws DatabaseError if the connection goes through a pooler in transaction mode
  */
 export async function requireOwnServerProcess(client: pg.Client, options: pg.ClientConfig): Promise<number> {
   const own = await processOf(client);
-  // A client gets a process id when it connects: the real one from PostgreSQL, but an invented one from a pooler.
+  // On connecting, a client receives a process id. PostgreSQL sends the real one, but a pooler an invented one. If the
+  // id is real, there is no pooler.
   if ((client as pg.Client & { readonly processID?: number }).processID === own) return own;
   for (let compared = 0; compared < comparedConnections; compared += 1) {
     // If the pooler shares connections, either this client gets another process, or a new client gets this process.

@@ -7,7 +7,7 @@ import { createPrivateFile } from './sqlite.js';
 import type { DatabaseOptions } from './open-database.js';
 
 /**
- * An exclusive lock that lasts as long as a process uses a database. PostgreSQL, or for SQLite the kernel, releases it
+ * An exclusive lock that one process holds while it uses a database. PostgreSQL, or for SQLite the kernel, releases it
  * even after a crash. So a process that gets the lock knows that the previous holder has ended or lost its connection.
  */
 export interface DatabaseSession {
@@ -58,8 +58,8 @@ class PostgresSession implements DatabaseSession {
     if (this.#client === null && performance.now() - this.#failedAt < this.#pause) return false;
     try {
       const client = (this.#client ??= await this.#connect());
-      // The lock lasts as long as its connection. So if this process already has the lock, a reply to any query proves
-      // that it still has it.
+      // The lock lasts as long as its connection. So if this process already holds the lock, a reply to any query
+      // proves that it still does.
       const { rows } = await client.query<{ taken: boolean }>(
         this.#holds ? 'select true as taken' : 'select pg_try_advisory_lock(hashtextextended($1, 0)) as taken',
         this.#holds ? [] : [lockName],
@@ -125,7 +125,10 @@ class PostgresSession implements DatabaseSession {
     }
   }
 
-  /** Closes the connection. Resolves when it is closed, which takes long if the server has vanished. */
+  /**
+   * Closes the connection, which also releases the lock. Resolves when it is closed, which takes long if the server has
+   * vanished.
+   */
   #drop(client: pg.Client | null): Promise<void> {
     if (client === null || client !== this.#client) return Promise.resolve();
     this.#client = null;
@@ -148,14 +151,14 @@ class SqliteSession implements DatabaseSession {
   }
 
   hold(): Promise<boolean> {
-    // Releases the lock if its file was replaced: another process can then hold a lock on the new file.
+    // Release the lock if the lock file was replaced, because another process can hold a lock on the new file.
     if (this.#held !== null && this.#held.inode !== inodeOf(this.#location)) this.#unlock();
     this.#held ??= this.#take();
     return Promise.resolve(this.#held !== null);
   }
 
   notify(): void {
-    // Does nothing: usually only one process uses the file, and others poll.
+    // Does nothing: usually only one process uses the file, and any others poll for changes.
   }
 
   release(): Promise<void> {
@@ -197,7 +200,10 @@ function inodeOf(location: string): bigint | null {
   return statSync(location, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }
 
-/** The session of an in-memory database. It never has the lock, because no other process uses the database. */
+/**
+ * The session of an in-memory database, which only this process uses. So there is no lock, and `hold` always resolves
+ * to false.
+ */
 const withoutLock: DatabaseSession = {
   hold: () => Promise.resolve(false),
   notify: () => undefined,

@@ -6,8 +6,8 @@ import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
 /**
- * How long the opening of the database waits for a locked file. Later statements do not wait in SQLite, because such a
- * wait blocks the event loop.
+ * How long opening the database waits for a locked file. Later statements do not wait inside SQLite, because that would
+ * block the event loop.
  */
 const openingTimeoutMilliseconds = 5000;
 
@@ -33,8 +33,8 @@ function createDirectory(directory: string): void {
 }
 
 /**
- * Creates a file that only this user can read. If SQLite created the file, every local user could read the payouts and
- * merchants in it. Its WAL files inherit the mode.
+ * Creates a file, if it is missing, that only this user can access. If SQLite created the file, every local user could
+ * read the payouts and merchants in it. The WAL files inherit the mode.
  */
 export function createPrivateFile(location: string): void {
   closeSync(openSync(location, 'a', 0o600));
@@ -47,7 +47,7 @@ function connect(location: string): Libsql.Database {
     connection = new Libsql(location);
     connection.exec(`pragma busy_timeout = ${openingTimeoutMilliseconds}`);
     connection.exec('pragma journal_mode = wal');
-    // Flushes each commit to the disk: a payout that was confirmed to the client must survive a power failure.
+    // Flush each commit to the disk: a payout that was confirmed to the client must survive a power failure.
     connection.exec('pragma synchronous = full');
     connection.exec('pragma foreign_keys = on');
     connection.exec('pragma busy_timeout = 0');
@@ -86,8 +86,8 @@ export function backUpSqlite(source: string, target: string): void {
     createPrivateFile(partial);
     copy(from, partial);
     synchronize(partial);
-    // Rename the file, because many USB and network drives lack hard links. A rename replaces an existing target, so
-    // check again for one that was created during a long copy.
+    // Rename the file instead of hard-linking it, because many USB and network drives lack hard links. A rename
+    // replaces an existing target, so check again for one that was created during a long copy.
     if (existsSync(to)) throw alreadyExists(to);
     renameSync(partial, to);
     synchronize(directory);

@@ -32,8 +32,10 @@ export async function accessOf(options: AccessOptions, env: Environment, peer: P
 }
 
 /**
- * Determines the address of an API and which certificates are trusted, like `accessOf`.
- * @throws WrongUsage, ConfigError
+ * Determines the address of an API and which certificates are trusted, as `accessOf` does, but needs no token.
+ * @throws WrongUsage if the address is malformed
+ * @throws ConfigError for an invalid configuration
+ * @throws OperatorError if the CA file cannot be read
  */
 export function targetOf(options: AccessOptions, env: Environment, peer: Peer): Promise<ApiTarget> {
   return targetIn(options, env, loadConfig({ file: options.config, env }), peer);
@@ -50,8 +52,8 @@ async function targetIn(options: AccessOptions, env: Environment, config: Config
 }
 
 /**
- * Determines which certificates a client trusts: the CAs that the option or the environment variable names, or else the
- * certificate of the configured listener. Null: the CAs that the system trusts.
+ * Determines which certificates a client trusts: the CAs from the option or the environment variable. Without these,
+ * the certificate of the configured listener. Null: the CAs that the system trusts.
  */
 async function trustOf(
   caFile: string | undefined,
@@ -64,8 +66,7 @@ async function trustOf(
   try {
     return await trustCertificate(ownCertFile);
   } catch (error) {
-    // The certificate file could exist only on the server's machine. Use the CAs of the system, which can perhaps
-    // verify the certificate.
+    // The configured certificate file may exist only on the server's machine. Then fall back to the CAs of the system.
     if (error instanceof OperatorError) return null;
     throw error;
   }

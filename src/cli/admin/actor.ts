@@ -3,9 +3,9 @@ import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './peer.js';
 
 /**
- * Returns the name under which changes are recorded: the given name or, if no name is given, the system user's. Null if
- * the registry would reject the system user's name.
- * @throws WrongUsage if the registry would reject the given name
+ * Returns the name under which changes are recorded: the given name or, if no name is given, the system user's. In the
+ * system user's name, invalid characters become hyphens. Null if the result is still invalid.
+ * @throws WrongUsage if the given name is invalid
  */
 export function actorNamed(given: string | undefined, user: () => string = systemUser): string | null {
   if (given === undefined) {

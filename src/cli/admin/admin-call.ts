@@ -36,7 +36,7 @@ type CallOptions = Omit<AccessOptions, 'address'> & {
   readonly token?: string | true;
 };
 
-/** Adds the common administration options to a command, and an action that gets a client of the registry. */
+/** Adds the common administration options to a command. When the command runs, `act` gets a client of the registry. */
 export function administer<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,
@@ -108,7 +108,7 @@ export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<ob
   };
 }
 
-/** Describes which gateways already apply a change, and whether all do. */
+/** Text about which gateways already apply a change. `isEverywhere` is true if all gateways apply it. */
 interface PropagationText {
   readonly isEverywhere: boolean;
   readonly text: string;

@@ -12,7 +12,7 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** Whether the request is idempotent, so that the user can repeat it after any failure. Absent if it is not. */
+  /** Set if the request is idempotent: the user can then repeat it after any failure. */
   readonly isRepeatable?: true;
   /** Advice for the user if it is unknown whether the change was made. Default: check before a retry. */
   readonly ifUnclear?: string | undefined;
@@ -36,7 +36,7 @@ export interface AdminAccess {
   readonly token: string;
   /** Which server certificates are trusted; by default those of the system's CAs. */
   readonly trust?: ClientTrust | null;
-  /** Name under which changes are recorded (`x-actor`); null for the default name of the API. */
+  /** Name under which changes are recorded (`x-actor`); null: the API uses its default name. */
   readonly actor?: string | null;
   /** Reason for the change (`x-reason`), for the audit trail; null without a reason. */
   readonly reason?: string | null;
@@ -66,8 +66,8 @@ export class AdminClient {
 
   /**
    * Sends a request and validates the response.
-   * @throws OperatorError if the API is unreachable, rejects the request, or sends an unexpected response
-   * @throws WrongUsage if the registry rejects the query of a list
+   * @throws OperatorError if the API is unreachable, rejects the request, or sends an unexpected or too large response
+   * @throws WrongUsage if the API rejects a query parameter
    */
   async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminResponse<Static<Schema>>> {
     const isChange = request.method !== 'GET' && request.isRepeatable !== true;
@@ -122,13 +122,14 @@ export class AdminClient {
 }
 
 /**
- * Returns the function that sends requests. With `trust`, undici sends them, because Node's own `fetch` accepts no CA.
+ * Returns the function that sends requests: Node's `fetch`, or undici if `trust` names CAs, which Node's `fetch` does
+ * not accept.
  */
 export async function senderFor(
   trust: ClientTrust | null,
 ): Promise<(url: URL, init: RequestInit) => Promise<Response>> {
   if (trust === null) return fetch;
-  // Import this module only here, because most commands need no HTTP client.
+  // Load undici lazily, because most commands do not need it.
   const { Agent, fetch: send } = await import('undici');
   const dispatcher = new Agent({ connect: { ...trust } });
   return async (url, init) => {

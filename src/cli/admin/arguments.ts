@@ -79,7 +79,7 @@ export function pageQuery({ page, perPage }: PageOptions): Record<'page' | 'per_
   return { page, per_page: perPage };
 }
 
-/** Builds the last line of a list: how many entries it shows, how many there are, and the page number. */
+/** Builds the last line of a list: the number of entries shown, their total, and the page number. */
 export function pageLine(shown: number, what: string, page: Static<typeof pageSchema> | null): string {
   if (page === null || page.total_records === 0) return `No ${what}s.`;
   const { total_records: all, current_page: current, total_pages: pages } = page;

@@ -163,8 +163,8 @@ function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
           ...({ method: 'GET', path: ['exports'], expects: page } as const),
           query: { ...filter, after, until },
         });
-        // No `printable` is needed: JSON escapes all terminal control characters except C1 controls, which stored texts
-        // cannot contain.
+        // `printable` is not needed here. JSON escapes all terminal control characters except DEL and C1 controls,
+        // which stored texts cannot contain.
         isEmpty &&= data.entries.length === 0;
         if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
         await io.drained?.();

@@ -131,8 +131,8 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
 }
 
 /**
- * Adds separate options for removing a list (accepts all) and for an empty list (rejects all), because the two cases
- * are easily confused.
+ * Adds one option that removes a list (accepts all) and another that sets an empty list (rejects all). Separate options
+ * prevent confusion of the two cases.
  */
 function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
   const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];

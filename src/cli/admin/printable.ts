@@ -1,7 +1,11 @@
-// Matches C0 and C1 controls, lone surrogates, line and paragraph separators, and bidirectional controls.
+// Matches control characters (C0, DEL, C1), lone surrogates, line and paragraph separators, bidirectional controls, and
+// the byte order mark.
 const hidden = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 
-/** Escapes terminal control characters and invisible characters like JSON does, so that the text stays on one line. */
+/**
+ * Escapes control and invisible characters as JSON does, so that the text stays on one line and cannot control the
+ * terminal.
+ */
 export function printable(text: string): string {
   return text.replaceAll(hidden, escaped);
 }

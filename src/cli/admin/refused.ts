@@ -4,12 +4,12 @@ import { failureSchema } from './admin-response.js';
 import { capital, caFileVariable, type Peer, WrongUsage } from './peer.js';
 import { printable } from './printable.js';
 
-/** Error if the API rejected a request, or failed while processing it. */
+/** Thrown if the API rejected a request, or failed while processing it. */
 export class RejectedByApi extends OperatorError {
   constructor(
     message: string,
     readonly status: number,
-    /** The failure code for programs; null without one. */
+    /** `approval_required` if the change waits for an approval; otherwise null. */
     readonly code: string | null = null,
   ) {
     super(message);
@@ -19,7 +19,7 @@ export class RejectedByApi extends OperatorError {
 const longestText = 500;
 const mostProblems = 100;
 
-/** Returns advice for the user, by the status of an error response. */
+/** Returns advice for the user, keyed by the HTTP status of the error response. */
 const advice = ({
   name,
   option,
@@ -39,7 +39,9 @@ const advice = ({
   503: `Try again when ${name} can reach its database and its store.`,
 });
 
-/** Matches the advice of the API to send `confirm`. Error messages name the command-line option instead. */
+/**
+ * Matches the hint of the API to repeat the request with `confirm`. Error messages name the option `--confirm` instead.
+ */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
 /**
@@ -68,8 +70,8 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
     return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  // The request did not fail: the change waits for an approval. So the message, which states who must approve the
-  // change and until when, is shown without "rejected".
+  // The request did not fail: the change waits for an approval. The message already says who must approve it and until
+  // when, so do not prefix it with "rejected".
   const { code = null } = body.data ?? {};
   if (code === 'approval_required') return new RejectedByApi(`${message}.`, status, code);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;
@@ -97,15 +99,15 @@ export function unexpectedResponse(
   );
 }
 
-/** The option that sets each query parameter, if the option has another name than the parameter. */
+/** Names of options that differ from the query parameter that they set, keyed by parameter. */
 const optionNames: Readonly<Record<string, string>> = {
   ...{ name: 'search', merchantId: 'merchant', administratorId: 'administrator' },
   ...{ actor: 'who', requestId: 'request', reason: 'given-reason' },
 };
 
 /**
- * Returns the usage error for a list query that the API rejected, with option names instead of parameter names. Null if
- * the response is no such rejection.
+ * Returns a usage error if the API rejected query parameters (status 422). The error names command-line options instead
+ * of the parameters. Null for any other response.
  */
 export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
   if (status !== 422 || !Check(failureSchema, body)) return null;
@@ -134,7 +136,7 @@ export interface RequestTarget {
   readonly ifUnclear: string | undefined;
 }
 
-/** Returns messages, by error code, for failures before the request was sent. */
+/** Returns messages for failures before the request was sent, keyed by error code. */
 const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> => ({
   ECONNREFUSED: `the connection was refused. Start ${start}, or give the right address with ${option}`,
   ENOTFOUND: `the host name does not exist. Check ${option}`,
@@ -178,8 +180,7 @@ export function unreachable(asked: RequestTarget, cause: unknown, timeoutMillise
 }
 
 /**
- * Returns a hint to use https; empty if it does not apply. A TLS server closes a connection that begins with plain
- * HTTP.
+ * Returns a hint to use https if a server closed a plain HTTP connection, as TLS servers do; otherwise an empty text.
  */
 function hintOfTls(address: string, code: string): string {
   const isClosed = code === 'UND_ERR_SOCKET' || code === 'ECONNRESET';

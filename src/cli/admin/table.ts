@@ -79,8 +79,8 @@ function graphemeWidth(grapheme: string): number {
 }
 
 /**
- * Until all columns fit, narrows the widest column that is still above its minimum. Returns the widths; null if even
- * the minimum widths do not fit.
+ * Narrows the widest column that is above its minimum, step by step, until all columns fit. Returns the widths; null if
+ * even the minimum widths do not fit.
  */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;

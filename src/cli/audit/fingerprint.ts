@@ -12,8 +12,8 @@ import type { SecretOptions } from './log-secrets.js';
 const maxKeyBytes = 4096;
 
 /**
- * Creates the command `keys fingerprint`. It reads an API key and prints the fingerprint that stands for this key in
- * the access log. It does not print the key.
+ * Creates the command `keys fingerprint`. It reads an API key and prints only its fingerprint, which represents the key
+ * in the access log.
  */
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')

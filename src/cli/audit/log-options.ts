@@ -14,7 +14,8 @@ import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
  * Returns the named log files, or the log file of a configuration if no file is named.
- * @param command reports a usage error if there is neither a file nor a configuration
+ * @param command reports a usage error if no file and no configuration is given. It also does so if the configured log
+ *   is standard output, or if only worker processes have written logs.
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
@@ -33,8 +34,8 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
 }
 
 /**
- * Finds the log files of worker processes, such as `access.1.log`. Each worker has its own file, so `access.log` is
- * missing.
+ * Finds the log files of worker processes, such as `access.1.log`, next to the configured `access.log`. Each worker
+ * writes its own file; the configured one then does not exist.
  */
 function logsOfWorkers(destination: string): string[] {
   const { dir, name, ext } = path.parse(destination);

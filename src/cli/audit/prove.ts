@@ -117,8 +117,9 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
 
 /**
  * Returns the best checkpoint that covers the line. A checkpoint with a receipt (the registry's signature) is better,
- * because the receipt states when the registry received the checkpoint. Of several equally good ones, the smallest is
- * best, because its proof needs the fewest lines.
+ * because the receipt states when the registry received it. Otherwise the smallest is best, because its proof needs the
+ * fewest lines.
+ * @throws OperatorError if no valid checkpoint covers the line
  */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
   const witness = given.witnessed?.keys ?? null;

@@ -23,8 +23,8 @@ export interface RegistryOptions {
 /** The checkpoints that the registry has stored, the keys that verify them, and the registry's list of checkpoints. */
 export interface RegistryCheckpoints {
   /**
-   * The checkpoints in the list and the newest one of each run (log of one gateway process), as lines of a checkpoint
-   * file.
+   * The checkpoints in `list`, and the newest checkpoint of each run (log of one gateway process), in the line format
+   * of a checkpoint file.
    */
   readonly lines: readonly RawLine[];
   readonly keys: readonly PinnedKey[];
@@ -77,8 +77,8 @@ export async function fetchRegistryCheckpoints(
     }
   };
   const keys = await all('instance-keys', instanceKeySchema);
-  // Read the signed head (length and Merkle root) before the list. Checkpoints that the registry adds in between come
-  // after those that the head covers, so they do not disturb the comparison.
+  // Read the signed head (length and Merkle root) before the list. The registry may append checkpoints in between; the
+  // list still begins with the checkpoints that the head covers, so the two can be compared.
   const { data: witness } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
   const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
   const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });

@@ -52,7 +52,8 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         return;
       }
       found += 1;
-      // A line of the gateway contains no terminal control characters, but an inserted line could contain some.
+      // The gateway writes no terminal control characters to the log, but a line inserted by an attacker could contain
+      // some.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }

@@ -142,8 +142,8 @@ export interface GivenCheckpoints {
 }
 
 /**
- * Describes which option is missing; null if the options are complete. Checkpoints from the registry need no key
- * option, because the registry supplies its keys.
+ * Describes which option is missing; null if the options are complete. `--checkpoints registry` needs no
+ * `--public-key`, because the registry supplies the keys.
  */
 export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
   const isOfRegistry = checkpoints?.includes(registryWord) === true;
@@ -222,7 +222,7 @@ function isSigned(head: string, { keys }: WitnessedList): boolean {
 
 /**
  * Returns the signed head (length and Merkle root) of a list of checkpoints. The text is the head itself, or the output
- * of `checkpoints head --json`.
+ * of `checkpoints head --json`. Returns an empty text for JSON without a head.
  */
 function headIn(text: string): string {
   try {
@@ -235,8 +235,8 @@ function headIn(text: string): string {
 
 /**
  * Reads all checkpoints and verifies their signatures.
- * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is reported
- *   only if its newest checkpoint is not older than this time.
+ * @param since in milliseconds since 1970. A log that lacks its last lines, or is missing altogether, is reported only
+ *   if its newest checkpoint is at or after this time.
  * @param err prints the progress: verifying a checkpoint takes 0.25 ms, so a long log takes minutes
  * @throws OperatorError
  */

@@ -68,7 +68,8 @@ export function summaryCommand(io: CommandIo): Command {
 
 async function summarise(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
   const summing = new SummaryBuilder();
-  // Verify all lines, even those that the filters exclude: the hash of each line covers the hash of the line before.
+  // Verify all lines, even those that the filters exclude, because the hash of each line covers the hash of the
+  // previous line.
   const verifier = options.verify === undefined ? null : await openVerifier(options, -Infinity, err);
   const isEmpty = new Set(files);
   for await (const lines of readLogLines(files)) {

@@ -66,7 +66,7 @@ export interface ProofOptions extends SecretOptions, SignedOptions {
   readonly partial?: true;
 }
 
-/** Adds the options in `ProofOptions`, except `--config`. */
+/** Adds the options in `ProofOptions` to a command, except `--config`, which each command adds itself. */
 export function proofOptions(command: Command): Command {
   return registryOptions(command)
     .option(
@@ -95,8 +95,8 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 
 /**
  * Creates the verifier of a log.
- * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is reported
- *   only if its newest checkpoint is not older than this time.
+ * @param since in milliseconds since 1970. A log that lacks its last lines, or is missing altogether, is reported only
+ *   if its newest checkpoint is at or after this time.
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {

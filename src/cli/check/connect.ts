@@ -24,8 +24,8 @@ import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem with a file, port or connection that the configuration names. With severity `error`, the command cannot
- * work. With severity `warning`, a part of it could fail.
+ * A problem with a file, port or connection that the configuration names. With `error`, the command cannot work. With
+ * `warning`, it can start, but a part of it may fail.
  */
 export interface Finding {
   readonly severity: 'error' | 'warning';
@@ -39,8 +39,8 @@ const reachMilliseconds = 2_000;
 const maxPemBytes = 1024 * 1024;
 
 /**
- * Opens all files and tests all connections that a command uses, without writing anything. A failed test becomes a
- * finding in the result, so the promise never rejects.
+ * Opens all files and tests all connections that a command uses, without writing anything. An expected failure becomes
+ * a finding in the result; only an unexpected error rejects the promise.
  */
 export async function checkConnections(command: ServerCommand, config: Config): Promise<Finding[]> {
   const checks = { gateway: checksOfGateway, registry: checksOfRegistry, services: checksOfServices }[command](config);
@@ -86,7 +86,10 @@ function checksOfGateway(config: Config): Check[] {
   ];
 }
 
-/** Checks the file of a signing key. A missing file is created at startup, so its directory must be writable. */
+/**
+ * Checks that the file of a signing key is valid. If it is missing, the server creates it at startup, so its directory
+ * must be writable.
+ */
 function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<unknown>): Check {
   return existsSync(keyFile) ? works(`${path}.keyFile`, read) : canWrite(`${path}.keyFile`, keyFile, 'error');
 }

@@ -25,7 +25,7 @@ export interface CompletedCommand {
   }[];
 }
 
-/** What completes a placeholder, such as `<file>`, in options and arguments. */
+/** What completes the placeholder of an option or argument, such as `<file>`. */
 const placeholderCompletions: Readonly<Record<string, CompletionKind>> = { file: 'file', dir: 'directory' };
 
 /** Returns the program and all commands below it, each before its subcommands. Omits hidden commands and options. */

@@ -2,8 +2,8 @@ import type { CompletionKind, CompletedCommand, CompletedOption } from './comple
 import { quoted } from './quoted.js';
 
 /**
- * Generates the zsh completion script, with descriptions of commands and options. A user can source it, or put it into
- * a directory of `fpath`.
+ * Generates the zsh completion script, with descriptions of commands and options. A user sources the script, or stores
+ * it in a directory of `fpath`.
  */
 export function zshScript(commands: readonly CompletedCommand[]): string {
   return `#compdef merchant-gateway

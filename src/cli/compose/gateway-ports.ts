@@ -29,7 +29,7 @@ import { readPublicApi } from '../openapi/public-api.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
-/** Resources that are already open, and whether this process of the gateway fetches the Tor exit list. */
+/** Resources that the caller has already opened, and whether this process fetches the Tor exit list. */
 interface GivenPorts {
   readonly records?: Records;
   /** Channel for checkpoints to a registry in this process; null or absent if there is no such registry. */
@@ -83,16 +83,16 @@ export async function openPorts(
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Close what is already open. Otherwise open connections would keep the process alive. Such a process would confirm
-    // changes of records to the registry, but serve no requests.
+    // Close what is already open, because open connections would keep the process alive. It would serve no requests,
+    // but still confirm changes of records to the registry.
     for (const close of closers.toReversed()) await close();
     throw error;
   }
 }
 
 /**
- * Opens the channel that carries request counts to the registry. Null if `usage.enabled` is false. Also null without a
- * given channel, unless records are in Redis and a record secret is configured.
+ * Returns the channel that carries request counts to the registry: the given one, or one over Redis. Null if
+ * `usage.enabled` is false, or if the channel over Redis lacks its requirements: records in Redis and a record secret.
  */
 async function openUsage(
   config: Config,
@@ -198,7 +198,7 @@ function openAccessLog(
     });
     if (proof.secret === null && proof.checkpoints === null)
       log.warn('accessLog.secretFile is not set: anyone who changes the access log can also rebuild its hash chain');
-    // Tools for log rotation send SIGUSR2 after they have moved the file.
+    // A log rotation tool moves the file, and then sends SIGUSR2 to have the log reopened.
     process.on('SIGUSR2', () => {
       opened.reopen();
     });
@@ -240,8 +240,8 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
 }
 
 /**
- * Opens the Tor exit list and loads its stored snapshot. The start does not wait for a slow fetch, but the gateway is
- * not ready until a list is loaded.
+ * Opens the Tor exit list and loads its stored snapshot. Does not wait for a slow fetch, but the gateway is not ready
+ * until a list is loaded. Returns an empty list if Tor exits are not rejected or no source is configured.
  * @param upkeep `fetched`: this process fetches updates; `followed`: it reads the updates that another process fetches;
  *   `none`: no updates
  */

@@ -9,7 +9,7 @@ import { systemClock } from './system-clock.js';
 export async function openIdentity({ identity, keyStore }: Config): Promise<CallerIdentity | null> {
   const { signingKeyFile, publishedKeyFiles, issuer, audience, lifetimeSeconds } = identity;
   if (signingKeyFile === null) return null;
-  // Import these modules only here: they load jose and Web Crypto, which most gateways do not need.
+  // Load these modules lazily: they load jose and Web Crypto, which most gateways do not need.
   const { SignedIdentity } = await import('../../adapters/identity/signed-identity.js');
   const { readPublicKeys, readSigningKey } = await import('../../adapters/identity/signing-keys.js');
   return new SignedIdentity({

@@ -40,7 +40,8 @@ export function readInstanceKey(key: SignerOptions): Promise<NoteSigner> {
 }
 
 /**
- * Reads a private key that signs notes, and creates it first if it is missing.
+ * Reads a private key that signs notes, and creates it first if it is missing. `isNew` is true if this process created
+ * it.
  * @throws OperatorError
  */
 export async function ensureSigner(
@@ -52,9 +53,10 @@ export async function ensureSigner(
 }
 
 /**
- * Creates a key if it is missing. Several processes can start at the same time, so each writes a temporary file and
- * links it atomically to the name of the key file.
+ * Creates a key file if it is missing. Several processes can start at the same time. So each writes a temporary file
+ * and hard-links it to the final name, which succeeds for only one of them.
  * @returns whether this process created the key
+ * @throws OperatorError if the file cannot be created
  */
 async function makeKey(keyFile: string, what: string): Promise<boolean> {
   const unfinished = `${keyFile}.${randomUUID()}`;
@@ -66,7 +68,7 @@ async function makeKey(keyFile: string, what: string): Promise<boolean> {
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // A read-only directory can already contain the key. If it does not, the read after this function fails.
+    // A read-only directory may already contain the key. If it does not, the caller fails when it reads the key.
     if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
     throw new OperatorError(`${what} ${keyFile} cannot be created: ${fileProblemOf(error)}.`, { cause: error });
   } finally {

@@ -8,7 +8,7 @@ export interface OpenedOperatorsApi extends OperatorsApi {
 }
 
 /**
- * Opens the client of the configured operators' API; null if the console has no wallets. Sends no request, so that the
+ * Opens the client of the operators' API; null without `registry.console.services`. Sends no request, so that the
  * registry can start while the services are unavailable.
  * @throws OperatorError if the CA file cannot be read
  */
@@ -25,7 +25,7 @@ export async function openOperatorsApi({ registry: { console } }: Config): Promi
  * @param trust null: the CAs that the system trusts
  */
 export async function operatorsApiAt(url: () => string | null, trust: ClientTrust | null): Promise<OpenedOperatorsApi> {
-  // Import this module only here, because most registries need no HTTP client.
+  // Load this module lazily, because most registries need no HTTP client.
   const { OperatorsClient } = await import('../../adapters/operators/operators-client.js');
   return new OperatorsClient({ url, trust });
 }

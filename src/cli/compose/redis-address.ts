@@ -48,7 +48,10 @@ function serverOf(text: string): { host: string; port: number } {
   return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port: Number(text.slice(colon + 1)) };
 }
 
-/** Logs the start and the end of a Redis outage only once each, even if many attempts fail in between. */
+/**
+ * Returns callbacks that log the start and the end of a Redis outage. Each is called once per outage, even if many
+ * attempts fail in between.
+ */
 export function redisOutageLog(log: Logger): OutageEvents {
   return {
     onLost: (reason) => {
@@ -61,8 +64,8 @@ export function redisOutageLog(log: Logger): OutageEvents {
 }
 
 /**
- * Warns that the eviction policy of Redis lets it evict records that the gateways need. Warns again only after the
- * policy has changed.
+ * Returns a callback that warns if the `maxmemory-policy` lets Redis evict records that the gateways need. It warns
+ * again only after the policy has changed.
  */
 export function evictionLog(log: Logger): (policies: readonly string[]) => void {
   let lastWarned = '';

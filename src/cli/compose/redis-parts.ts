@@ -13,7 +13,7 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/** Opens the records in Redis. Generates the id of this gateway process, so each start of a gateway has another id. */
+/** Opens the records in Redis. Generates an instance id for this gateway process, so that each start has a new one. */
 export async function openRedisRecords(
   config: Config,
   log: Logger,
@@ -51,7 +51,10 @@ export async function openRedisRecords(
   });
 }
 
-/** Logs a warning if not all records can be cached: during a Redis outage, keys that are not cached are rejected. */
+/**
+ * Returns callbacks that warn if not all records can be preloaded into the cache. During a Redis outage, keys that are
+ * not cached are rejected.
+ */
 function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   return {
     onFull: (seen) => {

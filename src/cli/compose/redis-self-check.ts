@@ -4,7 +4,7 @@ import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf, redisOutageLog } from './redis-address.js';
 
-/** Milliseconds between checks while there are findings (problems), so that a corrected problem soon disappears. */
+/** Interval between checks while there are findings (problems), so that a corrected problem soon disappears. */
 const againMilliseconds = 15_000;
 
 /**
@@ -21,8 +21,8 @@ export async function inspectionOf(config: Config, part: 'gateway' | 'registry')
 }
 
 /**
- * Checks the set-up of Redis for mistakes by operators and logs what it finds. Runs at startup, when an outage starts
- * or ends, and regularly while there are findings.
+ * Checks Redis for mistakes in its set-up, and logs new findings. Runs at startup, when an outage starts or ends, and
+ * every 15 seconds while there are findings.
  */
 export class RedisSelfCheck {
   readonly #inspection: Inspection;

@@ -41,7 +41,7 @@ export async function openServicesTokenKey(
   option: Config['registry']['servicesToken'],
 ): Promise<ServicesTokenKey | null> {
   if (option === null) return null;
-  // Import this module only here: it loads jose, which registries without such tokens do not need.
+  // Load this module lazily: it loads jose, which registries without services tokens do not need.
   const { readServicesTokenKey } = await import('../../adapters/identity/signing-keys.js');
   return readServicesTokenKey(option.keyFile);
 }

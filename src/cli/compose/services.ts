@@ -77,7 +77,7 @@ const trailPeer: Peer = {
 
 /**
  * Opens the client that reports changes by operators to the registry. Sends no request, so that the services can start
- * while the registry is unavailable. Reads the token for each request, so that it can be replaced.
+ * while the registry is unavailable. Reads the token file before each request, so that the token can be replaced.
  * @throws OperatorError for an invalid token or CA file
  */
 async function openTrail(at: NonNullable<Config['services']['operators']['trail']>): Promise<Trail> {
@@ -102,7 +102,7 @@ const formerDefaultAudience = 'merchant-gateway';
 
 /**
  * Opens the verifier of assertions (JWTs with which the gateway names the merchant) for the backing services. Null if
- * the configuration names no key.
+ * no key and no `identity.publicKeysUrl` is configured.
  * @throws OperatorError
  */
 export async function openAssertionVerifier(config: Config): Promise<AssertionVerifier | null> {
@@ -113,9 +113,9 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // A gateway of the previous release writes this audience into the assertions for every service, so all services
-  // accept it. If it is also the name of an upstream, they would accept current assertions for that upstream too.
-  // In that case, reject the old audience.
+  // A gateway of the previous release writes this one audience into the assertions for every service, so each service
+  // must accept it. If an upstream has the same name, its current assertions would be valid for every service. In that
+  // case, reject the old audience.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -23,7 +23,7 @@ const hourMilliseconds = 3_600_000;
 
 /**
  * Opens the configured Tor exit list without loading it.
- * @param follows whether another process on this machine fetches the list, so that this process only reads its snapshot
+ * @param follows true if another process on this machine fetches the list; this process then never fetches or writes it
  * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openTorExits(
@@ -62,14 +62,14 @@ export async function openTorExits(
   });
 }
 
-/** Returns a read-only view of a snapshot that another process writes. */
+/** Returns a view of a snapshot that another process writes. Its `write` does nothing. */
 function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'write'> {
   return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
 }
 
 /**
- * Returns the shared lists for a gateway that never fetches. Before it fetches, a gateway claims the right to do so.
- * Here `claim` always fails, so the gateway reads what others have fetched.
+ * Returns the lists shared in Redis for a process that never fetches. A process may fetch only after a successful
+ * `claim`. Here `claim` always fails, so this process only reads what others have fetched.
  */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {

@@ -38,7 +38,7 @@ interface OpenedUnusual {
  */
 export async function openUnusual({ registry: { unusual } }: Config): Promise<OpenedUnusual | null> {
   if (!unusual.enabled) return null;
-  // Import these modules only here: other commands need neither SQL nor an HTTP client.
+  // Load these modules lazily: other commands need neither SQL nor an HTTP client.
   const [{ UnusualUse }, { targetIdOf }] = await Promise.all([
     import('../../registry/unusual/unusual-use.js'),
     import('../../registry/unusual/webhooks.js'),

@@ -19,7 +19,7 @@ export class DataDirectory {
   /**
    * Opens the directory, and creates it if it is missing.
    * @param directory path; null: a temporary directory
-   * @throws OperatorError if the directory cannot be created or written
+   * @throws OperatorError if the directory cannot be created or written, or its file `store-id` is damaged
    */
   static async open(directory: string | null): Promise<DataDirectory> {
     const wanted = directory === null ? path.join(tmpdir(), 'merchant-gateway-dev-') : path.resolve(directory);
@@ -96,7 +96,7 @@ export class DataDirectory {
   /** Creates the certificate if it is missing, has expired, or expires within a day. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
-    const { createSelfSigned } = await import('./self-signed.js'); // imported only here, because the module is large
+    const { createSelfSigned } = await import('./self-signed.js'); // loaded lazily, because it is large
     const { cert, key } = await createSelfSigned(now);
     await this.#write(this.keyFile, key, { mode: 0o600 });
     await this.#write(this.certFile, cert, {});

@@ -15,9 +15,9 @@ export interface DemoTokenFiles {
 }
 
 /**
- * Creates the demo administrators and their token files, if they are missing. Four of them show what their role is
- * allowed to do: owner, support, treasurer, and admin of the demo merchant. With the token of the fifth, the services
- * send events to the registry.
+ * Creates the demo administrators and their token files, if they are missing. Four show what their roles allow: owner,
+ * support, treasurer, and admin of the demo merchant. The fifth is a machine: with its token, the services send events
+ * to the registry.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,

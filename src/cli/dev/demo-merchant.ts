@@ -7,7 +7,7 @@ import type { Environment } from '../../policy/key-format.js';
 import Type from '../../typebox/typebox.js';
 import type { AdminClient } from '../admin/admin-client.js';
 
-/** The demo merchant, and its API key if this process created the key. */
+/** The demo merchant, and its API key if this start of `dev` created the key. */
 interface DemoMerchant {
   readonly merchantId: string;
   /** The API key; null if an earlier start of `dev` created and showed it. */
@@ -19,7 +19,10 @@ const merchant = Type.Object({ id: Type.String(), name: Type.String() });
 const storedKey = Type.Object({ keyId: Type.String(), environment: Type.String(), status: Type.String() });
 const shownKey = Type.Object({ key: Type.String() });
 
-/** Finds the demo merchant and its key through the admin API, and creates them if they are missing. */
+/**
+ * Finds the demo merchant and its key through the admin API, and creates them if they are missing.
+ * @param resetKey whether to replace an existing key by a new one
+ */
 export async function ensureDemoMerchant(
   registry: AdminClient,
   environment: Environment,

@@ -72,12 +72,12 @@ async function dev(
     if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   });
   const log = createLogger(config.log.level);
-  // Import these modules only here, because most commands need no SQL.
+  // Load these modules lazily, because most commands need no SQL.
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
   const { startConfiguredServices } = await import('../compose/services.js');
   const { seedDemo } = await import('../../services/demo.js');
-  // SIGHUP means that the terminal was closed, so the user can neither see the output nor stop the process. Therefore
-  // the process stops itself.
+  // SIGHUP means that the terminal was closed. The user can then neither see the output nor press Ctrl-C, so stop the
+  // process.
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
@@ -170,7 +170,7 @@ function reachable(url: string): string {
 }
 
 /**
- * Returns values that the configuration file can override: loopback listeners, and files in the data directory.
+ * Returns presets, which the configuration file can override: loopback listeners, and files in the data directory.
  * @param operators options of the operators' API that are known only once the registry runs
  */
 function presetsFor(
@@ -192,7 +192,7 @@ function presetsFor(
       servicesToken: { keyFile: directory.servicesTokenKeyFiles.privateKey },
       console: { listen: { port: 0 } },
     },
-    // Read the list from a file, so that `dev` works without a network.
+    // Read the Tor exit list from a file, so that `dev` works without a network.
     torExits: {
       sources: [exampleExits],
       allowReserved: true,
@@ -222,8 +222,8 @@ async function demoLink(admin: AdminClient): Promise<string> {
 }
 
 /**
- * Pins the instance key (which signs access-log checkpoints): the registry accepts it without the confirmation of an
- * administrator. That is safe, because gateway and registry are one process.
+ * Pins the instance key (which signs access-log checkpoints), so that the registry accepts it without confirmation by
+ * an administrator. That is safe, because gateway and registry are one process.
  */
 async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {
   if (key === null) return;
@@ -237,6 +237,7 @@ const anotherPrefix = 'choose another keyStore.redis.prefix, or remove that opti
 /**
  * Waits until the registry has written its records for the first time. Otherwise the first command that the user pastes
  * could fail.
+ * @throws OperatorError if this takes too long
  */
 async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
@@ -252,8 +253,9 @@ async function untilAvailable(records: Records, { keyStore: { kind, redis } }: C
 }
 
 /**
- * Waits until the gateway finds the demo key. If the records belong to another registry, that never happens, and each
- * request would get 401.
+ * Waits until the gateway finds the demo key.
+ * @throws OperatorError if this takes too long: the records may belong to another registry, and each request would get
+ *   401
  */
 async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {

@@ -89,7 +89,10 @@ ${operators.lines}${verifyLines(welcome)}
 `;
 }
 
-/** Returns commands that verify the access log and need only the public key of its checkpoints. */
+/**
+ * Returns commands that verify the access log with only the public key of its checkpoints. Empty if there is no log
+ * file or no checkpoint file.
+ */
 function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
   if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
   const keys = quote(`${checkpoints}.keys`);
@@ -101,7 +104,7 @@ npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} 
 `;
 }
 
-/** Returns the link to the console, and how to get another one. */
+/** Returns the link to the console, and the command that prints another link; empty without a console. */
 function consoleText({ consoleLink, registryUrl, demoTokenFiles }: Welcome): string {
   if (consoleLink === null) return '';
   return `Manage keys in a browser. This link works once, within 10 minutes; the command prints another one:
@@ -113,7 +116,10 @@ npx merchant-gateway console --registry ${registryUrl} --token-file ${quote(demo
 `;
 }
 
-/** Returns the address of the operators' API, and the commands that add money to the demo merchant's wallet. */
+/**
+ * Returns the address of the operators' API, and the commands that add money to the demo merchant's wallet and list its
+ * entries. Both are empty if this API is off.
+ */
 function operatorsText(welcome: Welcome) {
   const { operatorsUrl, operatorsTokenFile, registryUrl, demoTokenFiles, walletId, environment, hasTreasurer } =
     welcome;

@@ -4,7 +4,7 @@ import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import { WrongUsage } from '../admin/peer.js';
 import type { KeySought } from './stored-record.js';
 
-/** The request described on the command line. A log line or defaults supply its missing parts. */
+/** The request described on the command line. Its missing parts come from a log line or are defaults. */
 export interface Description {
   readonly method?: string;
   readonly path?: string;
@@ -14,11 +14,12 @@ export interface Description {
   readonly at?: number;
 }
 
-/** Host of a request if the user gives no host. No allowlist contains it. */
+/** Host header of a request if the user gives none. RFC 6761 reserves `.invalid`, so no allowlist contains it. */
 const unnamedHost = 'unnamed.invalid';
 
 /**
- * Builds the described request without its API key.
+ * Builds the described request without its API key. Values that the description lacks come from the log line, also for
+ * X-Forwarded-For and X-Forwarded-Proto.
  * @throws WrongUsage if the path or the address is missing
  */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {

@@ -128,8 +128,8 @@ const emptyKeyStore = {
 };
 
 /**
- * Returns a placeholder for the unknown API key. That is enough, because the rules check only the prefix of the key,
- * and its record was already looked up.
+ * Returns a placeholder for the API key, which is unknown; null if the request has no key. The placeholder suffices:
+ * the rules check only the form and prefix of the key, and its record was already looked up.
  */
 function placeholder({ environment }: Config, record: StoredRecord | null, entry: AccessEntry | null): string | null {
   const stored = record?.key?.environment;

@@ -19,15 +19,18 @@ export interface Explained {
   readonly logged: { readonly code: string; readonly reason: string | null } | null;
 }
 
-/** Gateway errors that `explain` can reproduce, because they depend only on path, method and configuration. */
+/**
+ * Gateway errors that `explain` can reproduce, because they depend only on the request's path and method and the
+ * configuration.
+ */
 const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowed', 'invalid_path']);
 
 /** Returns the explanation as data, for `--json` and as the source of the text. */
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
-  // Configuration and records do not show outages, rate limits, upstream failures and header problems. If the log line
-  // contains such an error, the explanation states that error as the decision.
+  // Configuration and records cannot explain temporary errors, such as outages, rate limits and upstream failures, or
+  // header problems. If the log line has such an error, show that error as the decision.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
@@ -90,8 +93,8 @@ function embeddedIn(address: IpAddress): string | null {
 }
 
 /**
- * The stored record (of the key or of the merchant) and the field from which each field of a credential comes. A field
- * that is not listed comes from the field with the same name in the key's record.
+ * The source of each field of a credential: the stored record (of the key or of the merchant) and the field in it.
+ * Fields that are missing here come from the field of the same name in the key's record.
  */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],

@@ -12,7 +12,7 @@ import { parseRecordText } from '../../gateway/records.js';
 import { readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf } from '../compose/redis-address.js';
 
-/** Identifies the key of a request by its id, by its merchant, or by the key itself from standard input. */
+/** The key to explain, given by key id, by merchant id, or as the key on standard input. */
 export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };
 
 /** The stored records of a key and its merchant; null for a missing record. */
@@ -25,8 +25,8 @@ export interface StoredRecord {
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * Why gateways reject a record as possibly outdated; null if they do not. They reject it if its generation (unbroken
-   * history of changes) is earlier than the one in the meta record, which describes the whole store.
+   * Why gateways reject a record as possibly outdated; null if they accept it. The reason is an earlier generation
+   * (unbroken history of changes) than that in the meta record, which describes the whole store.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
@@ -36,24 +36,24 @@ export interface StoredRecord {
 /** Read access to the records in a file or in Redis. */
 interface Stored {
   /**
-   * Returns the problem with the seals (HMACs) of these records; null if they are valid. The store has no such function
-   * if its records are not sealed.
+   * Returns the problem with the seals (HMACs) of these records; null if they are valid. Absent if the records are not
+   * sealed.
    */
   readonly sealProblem?: (names: readonly string[]) => string | null;
   /**
    * Returns the problem if a record's generation (unbroken history of changes) is earlier than `own`; otherwise null.
-   * The store has no such function if its records are in a file, because gateways do not check generations there.
+   * Absent for records in a file, because gateways do not check generations there.
    */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
-  /** Reads a record by its key in the store, without the prefix; null if the record does not exist. */
+  /** Reads a record by its name in the store, without the prefix; null if the record does not exist. */
   read(name: string): Promise<unknown>;
-  /** Iterates over the lookup ids and records of all keys. */
+  /** Iterates over all keys: their lookup ids (hashes of the keys) and records. */
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
 /**
  * Finds the records of a key in the store that the gateway uses.
- * @throws OperatorError if the store is unavailable or has no such key
+ * @throws OperatorError if the store is unavailable, or has no key with the given key id or merchant id
  */
 export async function findStoredRecord(config: Config, sought: KeySought): Promise<StoredRecord> {
   const { keyStore, keys, environment } = config;

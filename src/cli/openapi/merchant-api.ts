@@ -19,12 +19,12 @@ If a service reports a failure, the response has a stable \`data.code\` for prog
 failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** Status 403 of the services. It is omitted, because merchants see only the gateway's own 403 responses. */
+/** The description omits the 403 responses of the services, because merchants see only those of the gateway. */
 const gatewayOnlyStatus = '403';
 
 /**
- * Status 405 (method not allowed). It is omitted from the description, because each described operation has a method
- * that its path supports.
+ * Status 405 (method not allowed). The description omits it, because no described operation can return it: each has a
+ * method that its path supports.
  */
 const seenWithoutOperation = 405;
 
@@ -128,7 +128,7 @@ function referenceTo(name: string, response: object, shared: SharedResponses): {
   }
 }
 
-/** Builds the response for a failure of the gateway, merged with the services' response of the same status. */
+/** Builds the response for a failure of the gateway. If the service has a response of the same status, merges both. */
 function responseOf({ description, headers, examples }: GatewayFailure, own?: DescribedResponse): object {
   const text = own === undefined ? description : `${own.description}. ${description}`;
   const ofGateway = Object.entries(examples).map(([code, example]) => [`gateway_${code}`, example] as const);

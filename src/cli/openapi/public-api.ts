@@ -12,8 +12,8 @@ export function restrictToRoutes(api: MerchantApi, { basePath, routes }: RouteOp
   const own: readonly string[] = ownPaths;
   const isServed = (path: string): boolean => {
     const place = routeOf(path.replaceAll(/\{(\w+)\}/g, '$1'));
-    // If a configured route replaces one of the gateway's own paths, the upstream serves it, and the own operation is
-    // omitted.
+    // A configured route can replace one of the gateway's own paths. Then the upstream serves the path, so omit the
+    // gateway's own operation.
     return 'route' in place && (place.route.upstream === null) === own.includes(path);
   };
   const paths = Object.fromEntries(Object.entries(api.paths).filter(([path]) => isServed(path)));
@@ -28,8 +28,8 @@ export function restrictToRoutes(api: MerchantApi, { basePath, routes }: RouteOp
 }
 
 /**
- * The description that the build generates with the command `openapi`. Generating it at startup would load all
- * services.
+ * File with the OpenAPI description, which the build generates. To generate it at startup, the gateway would have to
+ * load all services.
  */
 const generated = new URL('../../merchant-api.json', import.meta.url);
 

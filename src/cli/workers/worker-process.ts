@@ -41,11 +41,11 @@ export class WorkerProcess {
         } else this.#take(message.question, message.answer);
       });
     });
-    // Sending to a process that is ending fails. The `exit` event reports that end, so ignore the error.
+    // Sending to a process that is ending fails. Ignore that error, because the `exit` event reports the end.
     this.#worker.on('error', () => undefined);
   }
 
-  /** Whether the worker accepts requests. Before that, it does not reply to queries. */
+  /** Whether the worker accepts requests. A worker that has not started does not reply to queries. */
   get isStarted(): boolean {
     return this.#isStarted;
   }
@@ -68,8 +68,8 @@ export class WorkerProcess {
   }
 
   /**
-   * Sends a signal to the worker. Only a started worker receives SIGHUP and SIGUSR2: before that, the worker has no
-   * listeners for these signals, so they would end it.
+   * Sends a signal to the worker. SIGHUP and SIGUSR2 are sent only to a started worker: they would end a process that
+   * has not installed its listeners yet.
    */
   signal(signal: 'SIGHUP' | 'SIGUSR2' | 'SIGTERM'): void {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);

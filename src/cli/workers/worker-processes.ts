@@ -14,8 +14,8 @@ import { WorkerProcess } from './worker-process.js';
 import type { WorkerStatus } from './worker.js';
 
 /**
- * Keeps the last counters of workers that do not reply or have ended. Without these counters, the sum over all workers
- * would decrease, and Prometheus would take that for a restart.
+ * Keeps the last counters of workers that do not reply or have ended. Otherwise the sum over all workers would
+ * decrease, and Prometheus would take that for a counter reset.
  */
 export class WorkerMetrics<Worker extends object> {
   readonly #last = new Map<Worker, MetricObjects>();
@@ -49,7 +49,7 @@ export class WorkerMetrics<Worker extends object> {
   }
 }
 
-/** Delay before a worker that failed to start is replaced. It prevents a tight loop. */
+/** Delay before replacing a worker that ended before it had started. It prevents a tight loop of restarts. */
 const pauseMilliseconds = 1_000;
 
 /** The worker processes of a gateway. Starts and stops all of them together, and replaces each worker that ends. */

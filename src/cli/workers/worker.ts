@@ -10,7 +10,7 @@ export const workerNumberVariable = 'MERCHANT_GATEWAY_WORKER';
 /** A worker's reply to a query from the primary process. */
 export interface WorkerStatus {
   readonly health: Health;
-  /** The metrics of the worker, in the form that `aggregateMetrics` needs. */
+  /** The metrics of the worker, as input of `aggregateMetrics`. */
   readonly figures: readonly object[];
 }
 
@@ -59,8 +59,8 @@ export function servePrimary(running: RunningGateway): void {
 }
 
 /**
- * When its primary process is gone, drains a worker (lets requests in flight end) as on SIGTERM. By default, Node would
- * exit at once and drop these requests.
+ * Drains this worker (lets requests in flight end), as on SIGTERM, when the primary process is gone. By default, Node
+ * would exit at once and drop these requests.
  */
 export function drainWithoutPrimary(): void {
   cluster.worker?.once('disconnect', () => {

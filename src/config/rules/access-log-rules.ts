@@ -14,7 +14,7 @@ export const accessLogRules: readonly Rule[] = [
 const path = 'accessLog.checkpoints';
 
 /**
- * Rejects a misspelt `stdout`, and `stderr`. Otherwise the log would be written to a file of that name, unnoticed until
+ * Rejects `stderr` and misspelt forms of `stdout`. Otherwise the log would go to a file of that name, unnoticed until
  * the disk is full.
  */
 function destinationIsNotMisspelt({ accessLog: { destination } }: Config): RuleProblem[] {
@@ -38,7 +38,7 @@ function checkpointsHaveTheirOwnFile({ accessLog: { destination, checkpoints } }
   ];
 }
 
-/** Rejects invalid URLs at startup. Otherwise they would fail only at the first checkpoint. */
+/** Rejects invalid checkpoint URLs at startup. Otherwise they would fail only at the first checkpoint. */
 function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProblem[] {
   const problems: RuleProblem[] = [];
   const { https = null, syslog = null } = checkpoints ?? {};
@@ -51,7 +51,7 @@ function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProb
 
 /**
  * Requires TLS for syslog except on loopback, because an attacker on the network could replace plain-text checkpoints
- * undetected.
+ * undetected. Also rejects a CA file that has no effect without TLS.
  */
 function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config): RuleProblem[] {
   const syslog = checkpoints?.syslog ?? null;

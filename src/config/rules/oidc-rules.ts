@@ -5,7 +5,9 @@ import { isLoopback } from './loopback.js';
 /** Rules for the OpenID provider at which administrators sign in. */
 export const oidcRules: readonly Rule[] = [issuerIsHttps, scopeIsOpenId, rolesAreReadable, ownersAreApproved];
 
-/** Requires https except on loopback, because otherwise an attacker on the network could sign in as any person. */
+/**
+ * Requires an https URL except on loopback, because otherwise an attacker on the network could sign in as any person.
+ */
 function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
   if (oidc === null) return [];
   const { issuer } = oidc;
@@ -26,8 +28,8 @@ function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects a role entry that can never apply, because an earlier entry has the same claim and value. Also rejects
- * combinations of roles that no person can have.
+ * Rejects a role entry that can never apply, because an earlier entry has the same claim and value. Also rejects a mix
+ * of platform roles and roles of a merchant's members, and members' roles without a claim for the merchant id.
  */
 function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
   const { roles = [], merchant = null } = oidc ?? {};
@@ -53,7 +55,7 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects claims that give the role of owner while owners need an approval, because a sign-in would bypass the
+ * Rejects claims that give the role `owner` if new owners need an approval, because a sign-in would bypass that
  * approval.
  */
 function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProblem[] {

@@ -12,8 +12,8 @@ export const redisRules: readonly Rule[] = [
 ];
 
 /**
- * Allows the Redis database only as `/number` in the URL. Other notations, such as `?db=7`, would select database 0,
- * which could belong to another deployment.
+ * Requires a Redis URL that names its database only as `/number`. Other notations, such as `?db=7`, would select
+ * database 0, which could belong to another deployment.
  */
 function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   const { url } = keyStore.redis;
@@ -28,14 +28,13 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
       },
     ];
   }
-  // `search` and `hash` of a parsed URL are empty if it ends with a single ? or #, so check the text.
+  // Check the text: `search` and `hash` of the parsed URL are empty if it ends with a single ? or #.
   if (!/[?#]/.test(url)) return [];
   return [{ path, message: 'expected nothing after the database number, as in redis://host:6379/7' }];
 }
 
 /**
- * Rejects a CA file without TLS. The file would suggest protection, but the traffic to Redis would be readable on the
- * network.
+ * Rejects a CA file without TLS. It would suggest protection, although the traffic to Redis is readable on the network.
  */
 function caFileRequiresTls({ keyStore }: Config): RuleProblem[] {
   const { url, caFile, sentinel } = keyStore.redis;
@@ -83,7 +82,10 @@ function clusterHasNoConflicts({ keyStore }: Config): RuleProblem[] {
   return problems;
 }
 
-/** Rejects a shared rate limit that has no effect, because the operator would rely on it. */
+/**
+ * Rejects a shared rate limit without a rate or without Redis: it would have no effect, but the operator would rely on
+ * it.
+ */
 function sharedRateIsCounted({ rateLimit: { shared, requestsPerSecond }, keyStore }: Config): RuleProblem[] {
   if (!shared) return [];
   const path = 'rateLimit.shared';

@@ -24,7 +24,7 @@ function certificateIsWhole({ registry }: Config): RuleProblem[] {
 }
 
 /**
- * Returns the problem of a listener with only one of certificate and private key.
+ * Returns a problem if a listener has a certificate without a private key, or the reverse.
  * @param path the option of the listener
  */
 export function certificateProblems(
@@ -38,7 +38,7 @@ export function certificateProblems(
 }
 
 /**
- * Rejects a CA of client certificates without TLS. The option would suggest protection, but no certificate would be
+ * Rejects a CA file for client certificates without TLS. It would suggest protection, although no certificate is
  * checked.
  */
 function clientCertificatesNeedTls({
@@ -59,8 +59,8 @@ function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem
 }
 
 /**
- * Rejects webhooks over plain HTTP except on loopback, because others on the network could read the requests. Also
- * rejects a URL that is configured twice.
+ * Rejects invalid webhook URLs, and plain HTTP except on loopback, because others on the network could read the
+ * requests. Also rejects a URL that is configured twice.
  */
 function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] {
   const urls = unusual.webhooks.map(({ url }) => url);
@@ -81,9 +81,9 @@ function consoleCertificateIsWhole({ registry }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an origin that browsers would write differently, such as one with a path. Also rejects plain HTTP except on
- * loopback, because the session would be readable on the network. The origin can be absent only if the console listens
- * on loopback.
+ * Rejects an origin that differs from the form in which browsers send it, such as one with a path. Also rejects plain
+ * HTTP except on loopback, because the session would be readable on the network. The origin is optional only if the
+ * console listens on loopback.
  */
 function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   if (registry.console === null) return [];
@@ -117,8 +117,9 @@ function servicesAreProtected({ registry: { console } }: Config): RuleProblem[] 
 }
 
 /**
- * Checks the options of an API that this product calls with a token. The problems are plain HTTP to a host other than
- * loopback, where the token would be readable on the network, and a CA file that has no effect without TLS.
+ * Returns problems of the options of an API that this product calls with a token. Rejects an invalid URL, and plain
+ * HTTP except on loopback, because the token would be readable on the network. Also rejects a CA file that has no
+ * effect without TLS.
  * @param path the section with url and caFile
  */
 export function clientProblems(
@@ -136,7 +137,10 @@ export function clientProblems(
   ];
 }
 
-/** Requires a key that signs services tokens. Without such a token, the services reject each request of the console. */
+/**
+ * Requires a key that signs services tokens if `registry.console.services` is set. Without such a token, the services
+ * reject the console's requests.
+ */
 function servicesNeedTokens({ registry: { console, servicesToken } }: Config): RuleProblem[] {
   if (!console?.services || servicesToken !== null) return [];
   const message = `expected keyFile, because ${servicesOption} is set`;
@@ -146,8 +150,9 @@ function servicesNeedTokens({ registry: { console, servicesToken } }: Config): R
 const noUrl = { protocol: '', hostname: '', origin: '' };
 
 /**
- * Returns a problem if the admin API or the console is reachable over the network without TLS, so that its token would
- * be readable. This is not one of `registryRules`: commands that do not start the registry must accept the same file.
+ * Requires TLS, or a proxy that terminates TLS, if the admin API or the console is reachable over the network.
+ * Otherwise its token would be readable. This is not one of `registryRules`, because other commands must accept the
+ * same file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
   const { behindProxy, console } = registry;

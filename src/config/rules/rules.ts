@@ -54,8 +54,9 @@ function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects HTTP/2, because Node's HTTP/2 server drops header fields with invalid values. Without its Idempotency-Key, a
- * retried payout is paid twice. Without X-Forwarded-For, the address rules apply to the proxy instead of the client.
+ * Rejects HTTP/2, because Node's HTTP/2 server drops header fields with invalid values. A payout that loses its
+ * Idempotency-Key is paid twice when retried. Without X-Forwarded-For, the address rules apply to the proxy instead of
+ * the client.
  */
 function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
   if (https?.http2 !== true) return [];
@@ -90,7 +91,10 @@ function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): Rul
   return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
 }
 
-/** Requires a CA file for client certificates. Without it, Node would accept any certificate from a public CA. */
+/**
+ * Requires a CA file for client certificates: without it, Node would accept any certificate from a public CA. Also
+ * rejects a CA file that has no effect because client certificates are off.
+ */
 function clientCertificatesHaveAuthority({ listen: { https } }: Config): RuleProblem[] {
   if (https === null || (https.clientCertificates === 'none') === (https.clientCaFile === null)) return [];
   const message =
@@ -106,7 +110,7 @@ function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
   );
 }
 
-/** Rejects a CA file for an upstream without TLS. It would suggest protection, but have no effect. */
+/** Rejects a CA file for an upstream without TLS. It would suggest protection, but has no effect. */
 function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
   return Object.entries(upstreams).flatMap(([name, { url, caFile }]) =>
     caFile === null || url.startsWith('https:')
@@ -122,8 +126,8 @@ function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects a CA file or token without an effect. Also rejects an invalid URL, which would otherwise fail only at the
- * first trace.
+ * Rejects a CA file or token without an effect: a token without an endpoint, or a CA file without an https endpoint.
+ * Also rejects an invalid URL, which would otherwise fail only at the first trace.
  */
 function tracesHaveEndpoint({ traces: { endpoint, tokenFile, caFile } }: Config): RuleProblem[] {
   const others = ['traces.endpoint'];
@@ -158,8 +162,8 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects two routes that require permissions for different resources, if some services treat their paths as equal. In
- * such a service, a key for one resource would also give access to the other resource.
+ * Rejects two routes with different resources whose paths some services treat as equal, such as paths that differ only
+ * in letter case. A key for one resource would then also give access to the other.
  */
 function routesDifferForServices({ routes }: Config): RuleProblem[] {
   const first = new Map<string, number>();
@@ -196,8 +200,8 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an audience that is the name of an upstream. Every assertion contains the audience, so this upstream would
- * also accept the assertions for other upstreams.
+ * Rejects an `identity.audience` that is the name of an upstream. Every assertion contains this audience, so that
+ * upstream would also accept the assertions for other upstreams.
  */
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
@@ -206,7 +210,7 @@ function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): Ru
   return [{ path: 'identity.audience', message, others: ['upstreams'] }];
 }
 
-/** Limits headersTimeout to requestTimeout, because Node rejects a server with a higher value. */
+/** Limits headersTimeoutSeconds to requestTimeoutSeconds, because Node does not create a server with a higher value. */
 function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
   const { headersTimeoutSeconds, requestTimeoutSeconds } = limits;
   if (headersTimeoutSeconds <= requestTimeoutSeconds) return [];
@@ -215,8 +219,8 @@ function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects unreadable sources. A URL with a misspelt scheme would count as a file, and a password in a URL would appear
- * in the logs of proxies.
+ * Rejects invalid sources of the Tor exit list. A URL with a misspelt scheme would count as a file, and a password in a
+ * URL would appear in the logs of proxies.
  */
 function exitSourcesAreReadable({ torExits }: Config): RuleProblem[] {
   return torExits.sources.flatMap((entry, index) => {

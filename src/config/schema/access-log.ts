@@ -2,8 +2,8 @@ import Type from '../../typebox/typebox.js';
 import { line, nullable, optionalFile, requiredFile, section } from './option.js';
 
 /**
- * Pattern for the name of a signer in signed notes, such as checkpoints. The id of a run (log of one gateway process)
- * is appended, and the result has at most 200 characters.
+ * Pattern for the name of a signer in signed notes, such as checkpoints. The length leaves room: the name plus the
+ * appended id of a run (log of one gateway process) has at most 200 characters.
  */
 export const noteName = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,172}$';
 

@@ -46,7 +46,7 @@ const upstream = section(
 
 const local = { url: 'http://127.0.0.1:7080' };
 
-/** Options of the upstream services, by name. */
+/** Options of the upstream services, keyed by name. */
 export const upstreams = Type.Record(Type.String({ pattern: name.pattern }), upstream, {
   additionalProperties: false,
   default: { transactions: local, payouts: local, customers: local },

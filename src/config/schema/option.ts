@@ -8,7 +8,10 @@ import Type, {
   type TUnion,
 } from '../../typebox/typebox.js';
 
-/** Schema of an option, used for loading and documentation: JSON Schema plus the keywords `expects` and `holds`. */
+/**
+ * Schema of an option, used for loading and for documentation. It is JSON Schema plus the keywords `expects` and
+ * `holds`.
+ */
 export interface Option {
   readonly type?: string;
   readonly description?: string;
@@ -29,8 +32,8 @@ export interface Option {
 }
 
 /**
- * How a value contains the path of a file. `path`: a path; `destination`: a path or `stdout`; `source`: a path or a
- * URL. `database`: a path after `sqlite:`, or in the parameters of a `postgres://` URL.
+ * How a value contains the path of a file. `path`: it is a path. `destination`: a path or `stdout`. `source`: a path or
+ * a URL. `database`: a path after `sqlite:`, or paths in the parameters of a `postgres://` URL.
  */
 export type PathForm = 'path' | 'destination' | 'source' | 'database';
 
@@ -49,7 +52,7 @@ export function section<Properties extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...keywords });
 }
 
-/** Schema of an option that can be null. Null is also its default. */
+/** Schema of an option that can be null, and is null by default. */
 export function nullable<Schema extends TSchema>(schema: Schema, keywords: OptionKeywords): TUnion<[Schema, TNull]> {
   return Type.Union([schema, Type.Null()], { default: null, ...keywords });
 }
@@ -95,7 +98,7 @@ export function nonNull(option: Option): Option {
   return option.anyOf?.[0] ?? option;
 }
 
-/** Describes the valid values of an option. Error messages contain this phrase after the word "expected". */
+/** Returns a phrase for the valid values of an option, which error messages contain after the word "expected". */
 export function expectationOf(option: Option): string {
   const inner = nonNull(option);
   const words = option.expects ?? inner.expects ?? defaultExpectation(inner);

@@ -211,7 +211,7 @@ export const traces = section(
   },
 );
 
-/** Options of the counts of requests. */
+/** Options for counting requests and sending the counts to the registry. */
 export const usage = section(
   {
     enabled: Type.Boolean({

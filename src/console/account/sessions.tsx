@@ -16,7 +16,8 @@ export function SessionsPage({ of = null }: { readonly of?: string | null }): Re
   });
   const title = of === null ? texts.sessions.title : texts.sessions.titleOf(of);
   const end = async (id: string): Promise<void> => {
-    // Ignore an error: a session that has already ended disappears from the list too.
+    // Ignore an error, because the session may have ended already. The reloaded list shows which sessions are still
+    // open.
     await call(`/sessions/${id}`, { method: 'DELETE' }).catch(() => undefined);
     await client.invalidateQueries();
   };

@@ -9,7 +9,7 @@ import { texts } from '../texts';
 import { UsageChart } from './usage-chart';
 
 const number = new Intl.NumberFormat();
-/** Formats for a day (in UTC) and for an hour (in the time zone of the reader). */
+/** Formats for a day (in UTC, like the counts) and for an hour (in the reader's time zone). */
 const formats = {
   day: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' }),
   hour: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' }),
@@ -19,7 +19,7 @@ const everyMilliseconds = 5_000;
 const periods = { hour: { unit: 3_600_000, count: 48 }, day: { unit: 86_400_000, count: 30 } } as const;
 const filters = ['code', 'key', 'address', 'requestId'] as const;
 
-/** Shows a merchant's requests as counted by the gateways, and why some were refused. */
+/** Shows a merchant's requests as the gateways counted them, and the refused requests with their reasons. */
 export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const { page, given, isFiltered, set, clear } = useFilters(filters);
   const refusals = useQuery({
@@ -69,7 +69,9 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
   );
 }
 
-/** Shows the requests by hour or day, or by code: as a chart, and as a table with the same numbers. */
+/**
+ * Shows the accepted and refused requests per hour or day: as a chart, and as a table that also has the counts by code.
+ */
 function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly me: Me; readonly of: string }) {
   const [by, setBy] = useState<'hour' | 'day'>('day');
   const [environment, setEnvironment] = useState('');

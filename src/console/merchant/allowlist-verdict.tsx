@@ -14,8 +14,8 @@ function monthAgo(): string {
 }
 
 /**
- * Shows what each entry of an allowlist means, and which requests the list would have refused. Loads only on request,
- * because the API reads the requests of a whole month.
+ * Shows what each entry of an IP allowlist means, and which requests of the last month the list would have refused.
+ * Loads this only when asked, because the API must read a whole month of requests.
  */
 export function AllowlistVerdict({
   merchant,
@@ -71,7 +71,9 @@ export function AllowlistVerdict({
   );
 }
 
-/** Buttons that add addresses to an allowlist: the address of this browser, or the addresses of accepted requests. */
+/**
+ * Buttons that add addresses to an allowlist: the address of this browser, or those of last month's accepted requests.
+ */
 export function AddAddresses({
   merchant,
   own,

@@ -50,8 +50,8 @@ function Allowlist({
   const [isOn, setIsOn] = useState(stored !== null || added !== null);
   const [text, setText] = useState([...(stored ?? []), ...(added === null ? [] : [added])].join('\n'));
   const [confirmed, setConfirmed] = useState<readonly string[]>([]);
-  // The revision (number of the latest change) that the person saw. If another person has changed the merchant after
-  // it, the API rejects the change.
+  // The revision (number of the latest change) of the merchant that the person saw. The API rejects the change if the
+  // merchant has a newer one.
   const [base, setBase] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly saved: Saved | null;
@@ -181,7 +181,7 @@ function Allowlist({
 }
 
 /**
- * Parses a message in which the API requires a confirmation: `what` must be confirmed, such as an empty list, and
+ * Parses a message in which the API asks for a confirmation. `what` is the concern to confirm, such as an empty list;
  * `flag` is the word to send. Returns an empty array for any other message.
  */
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {

@@ -93,7 +93,7 @@ export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: 
   );
 }
 
-/** Revokes a key, and shows on which gateways the change is in force. */
+/** Asks whether to revoke a key, revokes it, and shows on which gateways the change is in force. */
 export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
   const { result, error, isBusy, send } = useChange<{ readonly propagation: Propagation }>();
   const revoke = (): void => {
@@ -128,7 +128,7 @@ export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of:
   );
 }
 
-/** Shows when and from which address a key was last used; nothing if it was not used recently. */
+/** Shows when and from which address a key was last used; nothing if no use is recorded. */
 function LastUse({ of: { keyId } }: { readonly of: ApiKey }): ReactNode {
   const { data } = useQuery({
     queryKey: ['last-use', keyId],

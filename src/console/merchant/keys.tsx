@@ -68,8 +68,8 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
       )}
       <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
       {dialog === null ? null : (
-        // Render the dialog outside the table. A reload of the rows would otherwise remove the dialog, and with it the
-        // new key.
+        // Render the dialog outside the table. Otherwise a reload of the rows would remove the dialog, and with it a
+        // new key that is shown only once.
         <KeyDialog
           open={dialog}
           merchant={merchant}

@@ -132,7 +132,7 @@ function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
   if (sent.result !== null) return <LinkOnce invited={sent.result} onClose={onClose} />;
   const invite = (): void => {
     sent.send(async () => {
-      // If only the link fails, the next attempt must not add the member again.
+      // If the member was added but creating the link failed, the next attempt must not add the member again.
       const body = { name, role };
       const member = added ?? (await call<Member>(`/merchants/${merchant.id}/members`, { method: 'POST', body })).data;
       setAdded(member);

@@ -37,7 +37,7 @@ function actionsFor({ name, status, goLive }: Merchant): Action[] {
   ];
 }
 
-/** Buttons that change the state of a merchant. Each asks for a confirmation and states the consequences. */
+/** Buttons that change the state of a merchant. Each first shows the consequences and asks for a confirmation. */
 export function MerchantActions({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [action, setAction] = useState<Action | null>(null);
   if (!may(me, 'merchants:write')) return null;
@@ -65,8 +65,8 @@ function Confirm({
   readonly onClose: () => void;
 }): ReactNode {
   const client = useQueryClient();
-  // The revision (number of the latest change) that the person saw when the dialog opened. If the merchant was changed
-  // after it, the API rejects the change.
+  // The revision (number of the latest change) of the merchant when the dialog opened. The API rejects the change if
+  // the merchant has a newer one.
   const [revision] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly done: Propagation | null;

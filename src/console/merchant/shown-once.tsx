@@ -4,7 +4,7 @@ import { CommandLine } from '../elements';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
-/** Shows on which gateways a change is in force. */
+/** Shows on how many gateways a change is in force, and which have not confirmed it yet. */
 export function InForce({ propagation }: { readonly propagation: Propagation }): ReactNode {
   const { gateways, confirmed, pending, milliseconds, projected } = propagation;
   if (projected === false || gateways === null) {

@@ -6,10 +6,13 @@ import { texts } from '../texts';
 import { nameOf } from './key-dialogs';
 
 const everyMilliseconds = 1_000;
-/** Allowed difference between the clocks of a gateway and of this browser. */
+/** Tolerated difference between the clocks of a gateway and of this browser. */
 const skewMilliseconds = 5_000;
 
-/** Shows how to send a first request, and its result once a gateway reports it. The person never enters a key here. */
+/**
+ * Shows how to send a first request, and whether a gateway accepted or refused it. The person never enters a key on
+ * this page.
+ */
 export function TryItPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [since] = useState(() => Date.now() - skewMilliseconds);
   const keys = useQuery({
@@ -56,7 +59,7 @@ export function TryItPage({ merchant, me }: { readonly merchant: Merchant; reado
 }
 
 function requestLine(url: string, caFile: string | null): string {
-  // printf is built into the shell, so the key does not appear in the list of processes.
+  // printf is built into the shell, so the list of processes does not show the key.
   const ca = caFile === null ? '' : ` --cacert '${caFile}'`;
   return `printf 'x-api-key: %s' "$SVC_API_KEY" | curl${ca} -H @- '${url}/payouts'`;
 }

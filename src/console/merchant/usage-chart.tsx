@@ -12,7 +12,10 @@ interface Bar {
   readonly refused: number;
 }
 
-/** Returns a bar for each hour or day until now, oldest first. The API omits hours and days without a request. */
+/**
+ * Returns a bar for each of the last `count` hours or days, oldest first. The API omits hours and days without a
+ * request.
+ */
 function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
   const found = new Map(rows.map((row) => [Date.parse(row.from ?? ''), row]));
   const last = Math.floor(Date.now() / unit) * unit;
@@ -24,8 +27,8 @@ function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
 }
 
 /**
- * A chart of accepted and refused requests, oldest first. Screen readers get only its title, because the table below it
- * has the same numbers. Refused requests are hatched, because not every reader can distinguish the colours.
+ * A chart of accepted and refused requests, oldest first. Screen readers get only its title, because a table on the
+ * page has the same numbers. Refused requests are hatched, because not every reader can distinguish the colours.
  */
 export function UsageChart({
   rows,
@@ -35,7 +38,7 @@ export function UsageChart({
 }: {
   readonly rows: readonly UsageRow[];
   readonly label: string;
-  /** Length of the period (hour or day) for which each bar stands, in milliseconds. */
+  /** Length of the hour or day that a bar stands for, in milliseconds. */
   readonly unit: number;
   /** Number of bars. */
   readonly count: number;

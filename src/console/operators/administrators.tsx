@@ -10,7 +10,7 @@ import { type Administrator, ChangeAdministrator, LinkFor, NewAdministrator } fr
 type OpenDialog =
   { readonly kind: 'create' } | { readonly kind: 'change' | 'link'; readonly administrator: Administrator };
 
-/** Lists the people and programs that are allowed to use the admin API and the console, with their roles. */
+/** Lists the people and programs that may use the admin API and the console, with their roles. */
 export function AdministratorsPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

@@ -22,12 +22,12 @@ interface ChainPage {
 const number = new Intl.NumberFormat();
 const chainStart = '0'.repeat(64);
 
-/** The result of a verification: the number of events, or the first event at which the chain breaks. */
+/** The result of a verification: the number of verified events, or the position at which the chain breaks. */
 type Verdict = { readonly events: number } | { readonly brokenAt: number };
 
 /**
- * Verifies that the chain of events is intact. This browser computes the hashes itself; only the command `events
- * verify` also checks signatures.
+ * Shows the state of the hash chain of events, and verifies the chain on request. This browser computes the hashes
+ * itself. Only the command `events verify` also checks signatures.
  */
 export function Chain(): ReactNode {
   const { data, error } = useQuery({
@@ -99,7 +99,8 @@ async function verifyChain(onProgress: (events: number) => void): Promise<Verdic
     onProgress(position - pruned.position);
     after = page.next;
   }
-  // Events could have been added after the head (newest event) was read, so a chain can end later than the head.
+  // Events may have been added after the head (newest event) was read. So a chain that ends later than the head is
+  // valid.
   return position < head.position || (position === head.position && hash !== head.hash)
     ? { brokenAt: position + 1 }
     : { events: position - pruned.position };

@@ -17,12 +17,14 @@ export interface Wallet {
   readonly createdAt: string;
 }
 
-/** The input for a funding. The page keeps it while the dialog is closed, so a retry has the same reference. */
+/**
+ * The input for funding a wallet. The page keeps it while the dialog is closed, so that a retry has the same reference.
+ */
 export interface Draft {
   readonly amount: string;
   readonly reference: string;
   readonly reason: string;
-  /** The id of the approval. The amount and the reference must stay as they were approved. Null without an approval. */
+  /** Id of the approval; null without one. With an approval, the amount and the reference must not be changed. */
   readonly approvalId: string | null;
 }
 
@@ -32,7 +34,8 @@ export function newDraft(): Draft {
 }
 
 /**
- * Shows an error of a request about wallets. If the services failed, the message of the registry states the next step.
+ * Shows an error of a request about wallets. If the services failed, shows the registry's message unchanged, because it
+ * states the next step.
  */
 export function WalletProblem({ error, me }: { readonly error: unknown; readonly me: Me | undefined }): ReactNode {
   const isOfServices = error instanceof ApiProblem && error.code?.startsWith('services_') === true;
@@ -61,7 +64,10 @@ interface Sent {
 const idle: Sent = { isBusy: false, error: null, moved: null, isRequested: false };
 type Action = 'fund' | 'request';
 
-/** Funds a wallet. If the amount needs the approval of another administrator, requests that approval instead. */
+/**
+ * A dialog that funds a wallet. If the amount needs the approval of another administrator, it offers to request the
+ * approval.
+ */
 export function FundWallet({
   wallet,
   me,
@@ -73,7 +79,7 @@ export function FundWallet({
   readonly me: Me;
   readonly draft: Draft;
   readonly onDraft: (draft: Draft) => void;
-  /** `isDone`: the money was moved or its approval was requested, so the draft can be discarded. */
+  /** `isDone`: the money was moved, or an approval was requested. The draft can then be discarded. */
   readonly onClose: (isDone: boolean) => void;
 }): ReactNode {
   const client = useQueryClient();

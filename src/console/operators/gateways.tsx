@@ -19,7 +19,7 @@ interface Gateway {
 const number = new Intl.NumberFormat();
 const everyMilliseconds = 5_000;
 
-/** Lists the gateways that are allowed to use cached records, with the newest change that each has confirmed. */
+/** Lists the gateways that may use cached records, each with the newest change (revision) that it has confirmed. */
 export function GatewaysPage(): ReactNode {
   const { data, error } = useQuery({
     queryKey: ['gateways'],

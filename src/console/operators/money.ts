@@ -7,8 +7,8 @@ function fractionDigits(currency: string): number {
 const amountForm = /^(\d{1,16})(?:\.(\d+))?$/;
 
 /**
- * Converts an amount that a person typed into minor units. It uses no floating point, which would lose minor units.
- * @returns null if the text is no positive amount of the currency
+ * Converts a typed amount into minor units. It uses no floating point, which would lose minor units.
+ * @returns null if the text is not a positive amount of the currency
  */
 export function minorUnits(typed: string, currency: string): number | null {
   const [, whole = '', fraction = ''] = amountForm.exec(typed.trim()) ?? [];
@@ -26,9 +26,9 @@ export function decimalText(minor: number, currency: string): string {
   return `${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
 
-/** Returns an amount of minor units with its currency, in the form of the reader's language. */
+/** Formats an amount of minor units with its currency, as usual in the reader's language. */
 export function moneyText(minor: number, currency: string): string {
   const format = new Intl.NumberFormat(undefined, { style: 'currency', currency, currencyDisplay: 'code' });
-  // A number would lose digits of a large amount; a text is formatted exactly.
+  // Pass a text, which is formatted exactly; a number would lose digits of a large amount.
   return format.format(decimalText(minor, currency) as `${number}`);
 }

@@ -14,7 +14,7 @@ interface Finding {
   readonly keyId: string;
 }
 
-/** Lists the findings of unusual key use for which no administrator has made a decision yet. */
+/** Lists the open findings of unusual key use: those for which no administrator has made a decision yet. */
 export function UnusualPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

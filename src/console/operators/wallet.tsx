@@ -77,7 +77,7 @@ export function WalletPage({ id }: { readonly id: string }): ReactNode {
           onDraft={setDraft}
           onClose={(isDone) => {
             setIsFunding(false);
-            // The next funding must not start with an amount that was approved for this one.
+            // After an approved funding, start the next one with an empty draft, not with the approved amount.
             if (isDone || draft.approvalId !== null) setDraft(newDraft());
           }}
         />
@@ -146,7 +146,10 @@ interface ApprovedFunding {
 
 const approvalMilliseconds = 24 * 3_600_000;
 
-/** Lists a wallet's approved fundings that the signed-in person requested in the last 24 hours. */
+/**
+ * Lists approved fundings of a wallet that the signed-in person requested. They were approved in the last 24 hours, and
+ * their money was not moved yet.
+ */
 function ApprovedFundings({
   wallet: { id, currency },
   administratorId,
@@ -165,7 +168,7 @@ function ApprovedFundings({
   const { data: entries } = useEntries(id, 1);
   const own = data.filter(
     ({ change, subject, requestedBy, decidedAt, after }) =>
-      // Hide a funding whose reference is in one of the newest ledger entries: its money was moved already, and the
+      // Hide a funding whose reference is in one of the newest ledger entries: its money was already moved, and the
       // services move money only once per reference.
       entries?.data.every(({ reference }) => reference !== after?.reference) === true &&
       change === 'wallet.fund' &&

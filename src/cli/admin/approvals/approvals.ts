@@ -83,8 +83,8 @@ function approvalLines(one: Approval): string[] {
 }
 
 /**
- * Returns a line for each field that would change, with its value before and after. A new record has a line for each
- * field.
+ * Returns a line for each field that would change, with its value before and after. For a new record, returns a line
+ * for each field that is not null.
  */
 function changesIn({ before, after }: Approval): string[] {
   const names = Object.keys(after ?? {});

@@ -11,7 +11,10 @@ export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
 
 type Kind = readonly [category: 'authentication' | 'configuration' | 'iam', ...types: readonly string[]];
 
-/** The values of `event.category` and `event.type` for each action. ECS allows only certain pairs. */
+/**
+ * The values of the ECS (Elastic Common Schema) fields `event.category` and `event.type` for each action. ECS allows
+ * only certain pairs.
+ */
 const kinds: Readonly<Record<Action, Kind>> = {
   'merchant.created': ['configuration', 'creation'],
   'merchant.changed': ['configuration', 'change'],
@@ -85,8 +88,8 @@ export function ecsLine(event: ExportedEvent): string {
       after: after === null ? undefined : JSON.stringify(after),
     },
   };
-  // JSON escapes most control characters. `printable` escapes the others, which are invisible or change the direction
-  // of a text.
+  // JSON escapes only some control characters. `printable` escapes the others, and characters that are invisible or
+  // change the direction of a text.
   return printable(JSON.stringify(line));
 }
 

@@ -43,8 +43,8 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
         if (io.isTerminal === true) io.err(`\r${exported} events exported`);
       }
       const end = place;
-      // If `close` throws, syncing the file failed, and perhaps not all of its lines are on disk. So the user must
-      // repeat this export from its start.
+      // `close` syncs the file to disk. If it throws, some lines may be lost, so the user must repeat this export from
+      // its start.
       place = options.after ?? 0;
       await target.close();
       const count = exported === 1 ? '1 event' : `${exported} events`;
@@ -72,7 +72,11 @@ async function beginExport(
   return (await client.ask({ method: 'POST', path, query, isRepeatable: true, expects: begunExportSchema })).data;
 }
 
-/** Reads the pages of an export one after another. Yields each page with the last sequence number that it covers. */
+/**
+ * Reads the pages of an export one after another. Yields the events of each page, with the last sequence number that
+ * the page covers.
+ * @throws OperatorError if the registry sends the same page twice
+ */
 async function* pagesOf(client: AdminClient, { seq, after }: BegunExport) {
   const path = ['events', 'exports', String(seq)];
   for (let place = after, isLast = false; !isLast;) {
@@ -93,7 +97,7 @@ async function* pagesOf(client: AdminClient, { seq, after }: BegunExport) {
 interface Target {
   write: (text: string) => Promise<void>;
   close: () => Promise<void>;
-  /** Ends an export that failed. @param keeps whether to keep the text that was written */
+  /** Closes the target after a failed export. @param keeps whether to keep the text that was written */
   abandon: (keeps: boolean) => Promise<void>;
 }
 
@@ -119,7 +123,7 @@ class NewFile implements Target {
     this.#name = name;
   }
 
-  /** Creates the file. @throws OperatorError if it exists */
+  /** Creates the file. @throws OperatorError if it exists or cannot be created */
   static async create(name: string): Promise<NewFile> {
     try {
       return new NewFile(await open(name, 'wx', 0o600), name);

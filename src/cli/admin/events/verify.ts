@@ -22,7 +22,7 @@ interface VerifyOptions {
   readonly save?: string;
 }
 
-/** A checkpoint as `events verify --save` writes it. */
+/** A checkpoint (position and hash of the newest event) as `events verify --save` writes it. */
 const savedSchema = Type.Object({
   position: Type.Integer({ minimum: 0 }),
   hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
@@ -109,8 +109,8 @@ interface VerifyInput {
 }
 
 /**
- * Reads the hash chain of events page by page and verifies it, up to the event that was the newest when the command
- * started.
+ * Reads the hash chain of events page by page, up to the event that was the newest when the command started. Verifies
+ * the hashes, the registry's signatures (with `key`), and the saved checkpoints.
  */
 async function verifyTrail(
   client: AdminClient,

@@ -5,7 +5,7 @@ export interface SizedEntry {
   readonly bytes: number;
 }
 
-/** Maximum size of a batch, which is below the body limit of the registry. */
+/** Maximum size of a batch in bytes of JSON. It is below the body limit of the registry. */
 const maxBytes = 800_000;
 
 /** Groups entries into batches that the limits of the registry allow, and sends them. */

@@ -31,15 +31,16 @@ export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
   /**
-   * Called for each line: with its text if it passes the checks made without the registry, otherwise with undefined.
+   * Called for each line. Gets the line's text if the line is valid as far as it can be checked without the registry,
+   * otherwise undefined.
    */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }
 
 /**
- * Checks every line of a file: on its own, against earlier lines, and in a dry run by the registry, which stores
- * nothing.
+ * Checks every line of a file: first on its own and against earlier lines, then by a dry run in the registry, which
+ * stores nothing.
  * @throws OperatorError if the registry is unreachable or rejects the request, or if the file has too many lines
  */
 export async function checkFile({ client, stream, keep, onProgress }: CheckOptions): Promise<CheckedFile> {
@@ -71,8 +72,8 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   return { lines, ...found.result() };
 
   /**
-   * Reads a line and checks it on its own and against earlier lines, before the registry checks it. Returns null for an
-   * invalid or blank line.
+   * Reads a line and checks it on its own and against earlier lines. The registry checks it later. Returns null for a
+   * blank line, and for an invalid line, whose problem it records.
    */
   function readGood(bytes: Buffer | null, line: number): (ReadLine & { readonly text: string }) | null {
     if (bytes !== null && isBlank(bytes)) return null;

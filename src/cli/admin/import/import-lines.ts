@@ -22,9 +22,9 @@ export interface ImportOptions {
 }
 
 /**
- * Imports checked lines in batches, each completely or not at all. Records that already exist stay unchanged, so the
- * user can simply repeat an interrupted import.
- * @throws OperatorError with the last imported line and how to continue
+ * Imports checked lines in batches. Each batch is imported completely or not at all. Existing records stay unchanged,
+ * so the user can repeat an interrupted import from its start.
+ * @throws OperatorError that names the last imported line and how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {
   const totals = { created: noCounts(), present: noCounts() };

@@ -123,8 +123,8 @@ class Progress {
   }
 
   /**
-   * Updates the bar.
-   * @param total null if unknown
+   * Redraws the bar.
+   * @param total null if unknown, as for standard input
    */
   show(what: string, done: number, total: number | null, detail: string): void {
     const now = performance.now();

@@ -11,7 +11,8 @@ const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * Splits a stream into lines. Buffers at most `longestBytes` of a line, so that long lines cannot exhaust the memory.
+ * Splits a stream into lines, without their line ends. Buffers at most `longestBytes` of a line, so that long lines
+ * cannot exhaust the memory.
  */
 export async function* linesOf(stream: AsyncIterable<Buffer>, longestBytes: number): AsyncGenerator<Line> {
   let [number, end, size] = [1, 0, 0];

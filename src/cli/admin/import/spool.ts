@@ -5,9 +5,9 @@ import path from 'node:path';
 const flushBytes = 256 * 1024;
 
 /**
- * Copies the valid lines to a temporary file, so that exactly the checked lines are imported. The input itself could
- * change after the check, and a pipe cannot be read twice. The temporary file is unlinked while open, so it always
- * disappears with the process.
+ * Copies the valid lines to a temporary file, so that exactly the checked lines are imported. The input could change
+ * after the check, and a pipe cannot be read twice. The temporary file is unlinked while open, so it disappears with
+ * the process.
  */
 export class Spool {
   readonly #file: FileHandle;

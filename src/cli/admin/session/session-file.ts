@@ -31,7 +31,8 @@ export function sessionFileOf(address: URL, env: Environment): string {
 
 /**
  * Reads a token file; null if it does not exist.
- * @throws OperatorError if it is a symbolic link, accessible to others, or no token file
+ * @throws OperatorError if the file is unreadable, a symbolic link, owned by or accessible to others, or not a token
+ *   file
  */
 export async function readSession(file: string): Promise<StoredSession | null> {
   let handle;
@@ -62,7 +63,7 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   }
 }
 
-/** Whether `merchant-gateway login` wrote the file. Only such a token file contains JSON, so its first byte decides. */
+/** Whether `merchant-gateway login` wrote the file. Only such a file contains JSON, so the first byte shows it. */
 export async function isSessionFile(file: string): Promise<boolean> {
   const handle = await open(file, 'r').catch(() => null);
   if (handle === null) return false;
@@ -76,14 +77,14 @@ export async function isSessionFile(file: string): Promise<boolean> {
   }
 }
 
-/** Writes a token file with mode 0600, completely or not at all. @throws OperatorError */
+/** Writes a token file with mode 0600, completely or not at all. @throws OperatorError if it cannot be written */
 export async function writeSession(file: string, session: StoredSession): Promise<void> {
   const temporary = `${file}.${randomBytes(6).toString('hex')}`;
   try {
     await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
     const existing = await lstat(file).catch(() => null);
     if (existing !== null && !existing.isFile()) throw new OperatorError(`${file} is not a regular file.`);
-    // `wx` fails if the file or a link exists, so no other process can have opened the file before.
+    // `wx` fails if the file or a link exists. So no other process can hold an open descriptor of the new file.
     const handle = await open(temporary, 'wx', 0o600);
     try {
       await handle.writeFile(`${JSON.stringify(session)}\n`);

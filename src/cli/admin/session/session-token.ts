@@ -20,7 +20,10 @@ export type SignInResult<Data> = { readonly data: Data } | { readonly code: stri
 const timeoutMilliseconds = 20_000;
 const mostCharacters = 64 * 1024;
 
-/** Sends a request to a sign-in route, which needs no token. @throws OperatorError if the registry is unreachable */
+/**
+ * Sends a request to a sign-in route, which needs no token.
+ * @throws OperatorError if the registry is unreachable, or does not respond like a registry with sign-in
+ */
 export async function askSignIn<Schema extends TSchema>(
   { address, trust }: ApiTarget,
   route: 'device' | 'token' | 'refresh',
@@ -58,9 +61,9 @@ const leastMilliseconds = 5 * 60_000;
 const betweenReadsMilliseconds = 200;
 
 /**
- * Returns the token of the sign-in. If it expires within 5 minutes, returns a new one. Null if the user has not signed
- * in.
- * @throws OperatorError if the sign-in has ended, or the registry is unreachable
+ * Returns the token of the sign-in. If it expires within 5 minutes, refreshes it where possible. Null if the user has
+ * not signed in.
+ * @throws OperatorError if the sign-in has ended, belongs to another registry, or the registry is unreachable
  */
 export async function sessionToken(file: string, target: ApiTarget, now: () => number): Promise<string | null> {
   const { address } = target;
@@ -86,7 +89,7 @@ export async function sessionToken(file: string, target: ApiTarget, now: () => n
   throw new OperatorError(`${refreshed.message}. Run "merchant-gateway login".`);
 }
 
-/** Waits until another command that refreshes the sign-in has written the token file, and returns its new token. */
+/** Waits until another command, which is refreshing the sign-in, has written the new token, and returns that token. */
 async function otherToken(file: string, former: StoredSession): Promise<string> {
   for (let tries = 0; tries < 25; tries += 1) {
     const session = await readSession(file);

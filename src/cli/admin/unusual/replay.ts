@@ -92,7 +92,9 @@ class Cursor {
     return cursor;
   }
 
-  /** Advances to the next request in the lines read so far. @returns false if there is no further request */
+  /**
+   * Sets `next` to the next request in the lines read so far. @returns false if these lines contain no further request
+   */
   advance(): boolean {
     for (; this.#at < this.#lines.length; this.#at += 1) {
       const found = findEntry(this.#lines[this.#at]?.bytes ?? null);
@@ -133,8 +135,8 @@ const minuteMilliseconds = 60_000;
 const mostFindings = 10_000;
 
 /**
- * Passes the requests to the rules about unusual use, minute by minute. The registry does the same with the counts that
- * it receives from the gateways.
+ * Passes logged requests to the rules about unusual use, minute by minute. The registry passes the counts from the
+ * gateways to the same rules.
  */
 class Replay {
   readonly #thresholds: Thresholds;
@@ -164,7 +166,7 @@ class Replay {
     this.from = Math.min(this.from, at);
     this.to = Math.max(this.to, at);
     this.requests += entry.gateway.aggregate?.count ?? 1;
-    // Skip a line that several requests share, because it names no key.
+    // Skip an aggregate line: it stands for several requests and names no key.
     const { id, fingerprint } = entry.gateway.key ?? {};
     const name = id ?? fingerprint;
     if (name === undefined || entry.gateway.aggregate !== undefined) return;
@@ -181,7 +183,7 @@ class Replay {
     this.hasCountries ||= entry.client?.geo?.country_iso_code !== undefined;
   }
 
-  /** Passes the requests of the last minute to the rules about unusual use. */
+  /** Passes the requests of the current minute to the rules about unusual use. */
   end(): void {
     for (const [key, usage] of this.#minute) {
       const moment = { now: this.#ends, from: this.#ends - minuteMilliseconds, watchedSince: this.from };

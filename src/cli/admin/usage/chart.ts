@@ -4,9 +4,9 @@ import { tableLines } from '../table.js';
 /** How to draw a chart. */
 interface ChartOptions {
   readonly by: 'hour' | 'day';
-  /** ISO 8601. */
+  /** Start of the period, ISO 8601. */
   readonly since: string;
-  /** Milliseconds since 1970. */
+  /** End of the period, in milliseconds since 1970. */
   readonly now: number;
   /** Width of the terminal in columns. Infinity if the output is not a terminal; such a chart has no bars. */
   readonly width: number;
@@ -21,7 +21,8 @@ const shortestBar = 10;
 const longestBar = 60;
 
 /**
- * Draws requests by time as a table, oldest first. On a terminal, each row has a bar of accepted and refused requests.
+ * Formats requests per hour or day as a table, oldest first. If the terminal is wide enough, each row has a bar of
+ * accepted and refused requests.
  */
 export function chartLines(rows: readonly UsageRow[], { by, since, now, width }: ChartOptions): string[] {
   const unit = units[by];

@@ -65,7 +65,7 @@ export function refusalsCommand(
   return refusals;
 }
 
-/** Prints refusals, oldest first, and polls the registry for new ones. */
+/** Prints refusals, oldest first, and polls the registry for new ones until `pause` returns false. */
 async function follow(
   { client, options }: AdminCall<RefusalsOptions & { readonly json?: true }>,
   asked: {
@@ -84,7 +84,8 @@ async function follow(
     do {
       for (let isMore = true; isMore;) {
         const page = await read(after);
-        // Without `after`, the registry sends its newest page, sorted newest first.
+        // Without `after`, the registry sends the newest refusals, newest first. Reverse them to print the oldest
+        // first.
         const data = after === undefined ? page.toReversed() : page;
         for (const one of data)
           io.out(options.json === true ? `${printable(JSON.stringify(one))}\n` : `${refusalLines(one).join('\n')}\n\n`);

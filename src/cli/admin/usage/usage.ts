@@ -21,7 +21,7 @@ interface UsageOptions {
   readonly csv?: true;
 }
 
-/** Length of a date such as 2026-01-31. */
+/** Number of characters of a date such as 2026-01-31. */
 const dateLength = 10;
 const perPage = 100;
 /**
@@ -82,7 +82,7 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
   return usage;
 }
 
-/** Reads all pages of a list. */
+/** Reads all pages of a list. @throws WrongUsage if the list has more than `mostPages` pages */
 export async function everyPage<Item extends TSchema>(
   client: AdminClient,
   path: readonly string[],

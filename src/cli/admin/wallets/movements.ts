@@ -84,7 +84,10 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
   });
 }
 
-/** Requests an approval from the registry before a wallet is funded. Returns an error that states the next step. */
+/**
+ * Requests an approval from the registry before a wallet is funded. Returns an error that names the approval and how to
+ * continue.
+ */
 async function requestApproval(registry: AdminClient, body: object): Promise<OperatorError> {
   const { data } = await registry.ask({ method: 'POST', path: ['approvals'], body, expects: approvalSchema });
   const { reference } = data.after as { readonly reference: string };

@@ -6,7 +6,10 @@ import { type AdminAccess, AdminClient } from '../admin-client.js';
 import { type Environment, operatorsPeer, type Peer, registryPeer, WrongUsage } from '../peer.js';
 import { RejectedByApi } from '../refused.js';
 
-/** Options for the access to the operators' API: by a shared token, or through the registry. */
+/**
+ * Options for the access to the operators' API (the services' API for wallets): by a shared token, or by a token that
+ * the registry signs.
+ */
 export interface OperatorAccessOptions {
   readonly services?: string;
   readonly tokenFile?: string;
@@ -29,9 +32,9 @@ const administratorsPeer: Peer = {
 };
 
 /**
- * Determines the address of the operators' API and the token for it. Uses the shared token if its file is given as an
- * option. If no option names that file or a registry, uses the shared token of the environment or the configuration, if
- * one is set. Otherwise the registry signs a token for the administrator.
+ * Determines the address of the operators' API and the token for it. Uses the shared token if `--token-file` is given.
+ * Without options for the registry (address or token file), uses the shared token of the environment or the
+ * configuration, if one is set. Otherwise the registry signs a token for the administrator.
  * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
  * @throws OperatorError if the registry is unreachable or signs no token

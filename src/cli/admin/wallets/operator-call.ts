@@ -7,7 +7,7 @@ import { operatorAccess, type OperatorAccessOptions, registryAccess } from './op
 
 /** The client, options and output functions of one operators' command. */
 export interface OperatorCall<Options> extends Omit<AdminCall<Options>, 'showChange'> {
-  /** Creates a client of the registry that uses the administrator's token. @throws WrongUsage */
+  /** Creates a client of the registry that uses the administrator's token. @throws WrongUsage if no token is given */
   readonly openRegistry: () => Promise<AdminClient>;
 }
 
@@ -19,7 +19,7 @@ export interface OperatorOptions extends OperatorAccessOptions {
   readonly token?: string | true;
 }
 
-/** Adds the common options of operators' commands, and an action that gets a client of the operators' API. */
+/** Adds the common options of operators' commands. When the command runs, `act` gets a client of the operators' API. */
 export function operate<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,

@@ -10,13 +10,13 @@ export function environmentOption(purpose: string): Option {
   return new Option('--environment <name>', purpose).choices(['live', 'test']);
 }
 
-/** Validates a currency code. */
+/** Validates a currency code: three capital letters. */
 export function currencyIn(text: string): string {
   if (/^[A-Z]{3}$/.test(text)) return text;
   throw new InvalidArgumentError('Expected a code of three capital letters, such as NGN.');
 }
 
-/** Parses an amount in minor units. */
+/** Parses a positive amount in minor units, such as kobo or cents. */
 export function amountIn(text: string): number {
   const amount = /^[1-9][0-9]*$/.test(text) ? Number(text) : NaN;
   if (Number.isSafeInteger(amount)) return amount;
