@@ -1,4 +1,5 @@
-// Writes values.schema.json and README.md from values.yaml and the product's own options: `npm run chart`, after a build.
+// Generates values.schema.json and README.md from values.yaml and the product's configuration options. Run it with `npm
+// run chart`, after a build.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { format } from 'prettier';
 import { isMap, parseDocument } from 'yaml';
@@ -8,7 +9,9 @@ import { formOf } from './value-forms.mjs';
 
 const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
-/** Options of the product that the chart sets by itself; in `config` they are unknown names. */
+/**
+ * Product options that the chart sets itself. The schema of `config` omits them, so an operator cannot set them there.
+ */
 const ownedByTheChart = [
   'environment',
   'listen.http',
@@ -42,7 +45,10 @@ const ownedByTheChart = [
   'limits.drainDelaySeconds',
 ];
 
-/** JSON Schema as Helm knows it: without our own keywords, and without patterns that Go's regular expressions lack. */
+/**
+ * Converts an option's schema to JSON Schema for Helm. Drops our own keywords, and patterns that Go's regular
+ * expressions do not support. Also drops the options in `ownedByTheChart`.
+ */
 function optionsOf(option, path = '') {
   const { properties, patternProperties, items, anyOf, pattern, description } = option;
   const kept = Object.fromEntries(
@@ -67,7 +73,7 @@ function optionsOf(option, path = '') {
   };
 }
 
-/** What one value is: its path, its comment, its default and, for a group, the values in it. */
+/** Lists the values in a YAML map: path, comment, default and, for a group, the values in the group. */
 function valuesIn(map, parent = '') {
   return map.items.map(({ key, value }, index) => {
     const comment = key.commentBefore ?? (index === 0 ? map.commentBefore : undefined) ?? '';
@@ -94,13 +100,19 @@ function schemaOf({ path, description, value, parts }, group) {
   throw new Error(`${path}: what may it be? Say so in value-forms.mjs.`);
 }
 
-/** A group that holds what differs from another: nothing has to be there. */
+/**
+ * Builds the schema of a group of overrides. No value is required, because a missing one keeps the value that it would
+ * override.
+ */
 function overridesOf(parts) {
   const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part, overridesOf)]));
   return { type: 'object', additionalProperties: false, properties };
 }
 
-/** A group of values: each has a default, so what is missing was taken away by a null, before Helm asks the schema. */
+/**
+ * Builds the schema of a group. Every value has a default, and Helm removes a value that is set to null. So a missing
+ * value was set to null, and is an error unless its schema allows null.
+ */
 function groupOf(parts) {
   const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part, groupOf)]));
   const required = Object.keys(properties).filter((name) => !mayBeNull(properties[name]));
@@ -120,7 +132,7 @@ function rowsOf({ path, description, value, parts }) {
 const values = valuesIn(parseDocument(read('values.yaml')).contents);
 const whole = groupOf(values);
 const gateway = values.find(({ name }) => name === 'gateway');
-// Helm itself puts `global` into every chart's values.
+// Helm itself adds `global` to the values of every chart.
 whole.properties.global = { type: 'object' };
 const schema = {
   $schema: 'http://json-schema.org/draft-07/schema#',

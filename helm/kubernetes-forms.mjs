@@ -1,10 +1,13 @@
-// JSON Schemas of Kubernetes' own objects, made of the interfaces of kubernetes-models: closed, so that a typo in an object that
-// the chart hands on is an error of its values.
+// Generates JSON Schemas of Kubernetes objects from the interfaces of the package kubernetes-models. The schemas reject
+// unknown fields: a typo in an object that the chart copies into a manifest fails when Helm checks the values.
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
-/** The objects that values may hold, by the interface that describes each; those of other packages have their module too. */
+/**
+ * The Kubernetes objects that chart values can contain, each with the module of kubernetes-models that declares its
+ * interface.
+ */
 const wanted = {
   Affinity: 'kubernetes-models/v1/Affinity',
   Container: 'kubernetes-models/v1/Container',
@@ -26,19 +29,19 @@ const wanted = {
   Volume: 'kubernetes-models/v1/Volume',
   VolumeMount: 'kubernetes-models/v1/VolumeMount',
 };
-/** Those whose single fields a null takes away, where the chart has a default for them. */
+/** Objects whose fields can be null, because the chart has defaults for these fields. A null removes the default. */
 const nullable = new Set(['PodSecurityContext', 'SecurityContext']);
 
 const folder = path.dirname(fileURLToPath(import.meta.url));
 const entry = path.join(folder, 'kubernetes-forms.virtual.ts');
 
-/** A reference to the schema of one of them. */
+/** Returns a `$ref` to the schema of an object in `wanted`. */
 export function kubernetes(name) {
   if (!(name in wanted)) throw new Error(`${name} is not among the objects of Kubernetes that are described`);
   return { $ref: `#/definitions/${name}` };
 }
 
-/** The schemas of all of them and of what they refer to, by name. */
+/** Builds the schemas of all objects in `wanted`, and of all objects that they contain, by name. */
 export function kubernetesDefinitions() {
   const source = Object.entries(wanted)
     .map(([name, module]) => `export type ${name} = import(${JSON.stringify(module)}).I${name};`)
@@ -97,7 +100,7 @@ export function kubernetesDefinitions() {
 
   function unionOf(types) {
     if (types.every((one) => one.isStringLiteral())) return { enum: types.map(({ value }) => value) };
-    // A quantity, as a text or as a number with a fraction.
+    // A Kubernetes quantity such as `0.5` or `500m`: a number, which can have a fraction, or a text.
     return { type: types.map((one) => (one.flags & ts.TypeFlags.Number ? 'number' : schemaOf(one).type)) };
   }
 

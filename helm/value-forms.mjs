@@ -1,10 +1,14 @@
-// What values may be that their defaults do not tell: empty lists and maps, null, and texts of a form.
+// Schemas of chart values that `generate.mjs` cannot derive from a default: empty lists and maps, null, and texts with
+// a format.
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { kubernetes } from './kubernetes-forms.mjs';
 
 const textMap = { type: 'object', additionalProperties: { type: 'string' } };
-/** What Kubernetes takes as the value of a label; it would refuse others when half of a release is installed. */
+/**
+ * The label values that Kubernetes accepts. Without this check, it would reject an object in the middle of an
+ * installation.
+ */
 const labelMap = {
   type: 'object',
   additionalProperties: { type: 'string', pattern: '^([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$' },
@@ -13,7 +17,7 @@ const ports = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 1
 const port = { type: 'integer', minimum: 1, maximum: 65535 };
 const textOrNull = { type: ['string', 'null'] };
 const share = { type: ['integer', 'string', 'null'], minimum: 0, pattern: '^[0-9]{1,3}%$' };
-/** Those that select pods are the chart's own. */
+/** Labels that an operator can add. The labels that select pods are excluded, because the chart sets them. */
 const labels = {
   ...labelMap,
   propertyNames: { not: { pattern: '^app\\.kubernetes\\.io/(name|instance|component)$' } },
@@ -21,11 +25,17 @@ const labels = {
 const listOf = (items) => ({ type: 'array', items });
 const kubernetesName = '^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$';
 const nameOrEmpty = { type: 'string', pattern: `^$|${kubernetesName}` };
-/** Of a Service, which may not begin with a digit, and short enough for the value of a label. */
+/**
+ * The name of a Service, or empty. It must begin with a letter, and is at most 63 characters long, because labels
+ * contain it.
+ */
 const serviceNameOrEmpty = { type: 'string', pattern: '^$|^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$' };
 const duration = { type: 'string', pattern: '^([0-9]+(h|m|s))+$' };
 const cpu = { type: 'string', pattern: '^[0-9]+(\\.[0-9]+)?m?$' };
-/** With its unit, or in bytes by the million: what is less was meant otherwise, and `m` are thousandths of a byte. */
+/**
+ * An amount of memory or storage, with a unit or as at least seven digits of bytes. Fewer bytes are surely a mistake.
+ * So is the unit `m`, a thousandth of a byte.
+ */
 const bytes = { type: 'string', pattern: '^([0-9]+(\\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)|[0-9]{7,})$' };
 const amounts = { cpu, memory: bytes, 'ephemeral-storage': bytes };
 
@@ -48,7 +58,11 @@ const hosts = { type: 'array', uniqueItems: true, items: host };
 const imagePart = '[a-z0-9]+([._-]+[a-z0-9]+)*';
 const image = { type: 'string', pattern: `^(${imagePart}(:[0-9]{1,5})?/)?${imagePart}(/${imagePart})*$` };
 
-/** One field of a schedule: a list of numbers, ranges and steps, as Kubernetes reads it. */
+/**
+ * Returns a pattern for one field of a cron schedule: a comma-separated list of numbers, ranges and steps, as in
+ * Kubernetes.
+ * @param number pattern of one number
+ */
 function scheduleField(number) {
   const part = `(\\*|(${number})(-(${number}))?)(/[1-9][0-9]*)?`;
   return `${part}(,${part})*`;
@@ -80,7 +94,7 @@ const variable = closed(
   },
   ['name'],
 );
-/** A name and one of the two that say its value. */
+/** Environment variables: each has a name, and either `value` or `valueFrom`. */
 const variables = { type: 'array', items: { ...variable, maxProperties: 2 } };
 const key = { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' };
 const secret = closed({ existingSecret: nameOrEmpty, key }, ['existingSecret', 'key']);
@@ -128,7 +142,10 @@ const relabeling = closed({
   action: { type: 'string' },
 });
 
-/** What may differ for each alert; those that compare with a number have a threshold. */
+/**
+ * Builds the schema of an operator's changes to one alert. `threshold` is allowed only if the alert's expression ends
+ * with a comparison with a number other than 0.
+ */
 function changesOf({ expr }) {
   const hasThreshold = /[<>] (?!0$)[0-9.]+$/.test(expr);
   return closed({
@@ -143,7 +160,7 @@ const alertChanges = closed(
   Object.fromEntries(groups.flatMap(({ rules }) => rules.map((rule) => [rule.alert, changesOf(rule)]))),
 );
 
-/** By the path of a value, or by its end; the first that fits. */
+/** Schemas by a pattern for the path of a value. The first pattern that matches applies. */
 const forms = [
   [/^config$/, { $ref: '#/definitions/config' }],
   [/^gateway\.config$/, gatewayConfig],
@@ -243,7 +260,7 @@ const forms = [
   ],
 ];
 
-/** The form of a value, where its default does not tell it. */
+/** Returns the schema of a value by its path; undefined if `generate.mjs` derives the schema from the default. */
 export function formOf(path) {
   return forms.find(([pattern]) => pattern.test(path))?.[1];
 }

@@ -1,9 +1,10 @@
-// What `npm version` changes besides package.json and package-lock.json, and adds to its commit: the script "version". With --check, the
-// script "preversion", it changes nothing.
+// Runs during `npm version`, as the script "version". It sets the new version in the files below and in the changelog,
+// and adds these files to npm's commit. With --check, as the script "preversion", it only checks that each file can be
+// changed.
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** Where the version stands: each of these places has to have it, and nothing else of the file is touched. */
+/** The texts that contain the version, by file. Each text must be present. The rest of each file stays unchanged. */
 const places = {
   Dockerfile: [(version) => `org.opencontainers.image.version="${version}"`],
   'helm/Chart.yaml': [(version) => `\nversion: ${version}\n`, (version) => `\nappVersion: ${version}\n`],
@@ -18,7 +19,7 @@ function fail(message) {
   process.exit(1);
 }
 
-/** The changelog, cut behind the heading of what is not released. */
+/** Splits the changelog after the heading of unreleased changes. Fails if no change is listed there. */
 function changelog() {
   const text = readFileSync('CHANGELOG.md', 'utf8');
   const start = text.indexOf(`${heading}\n`);
@@ -29,7 +30,7 @@ function changelog() {
   return { before: text.slice(0, start + heading.length), rest };
 }
 
-/** A file with the new version in the place of the old one. */
+/** Returns the text of a file, with the old version replaced by the new one. */
 function moved(file, from, to) {
   return places[file].reduce(
     (text, at) => {

@@ -1,10 +1,14 @@
-// What `helm test` runs: asks every part that lets it in once, as a client would, and says what it got.
+// The script of `helm test`. It sends one request to each URL in TARGETS, prints the response, and exits with 1 if a
+// status or message is not the expected one.
 import http from 'node:http';
 import https from 'node:https';
 
 const timeout = 10_000;
 
-/** The certificate is for the public name, which is not the name that is called from within: it is not looked at. */
+/**
+ * Sends a GET request. It does not verify the certificate: that is for the public name, but the URL has the name of a
+ * Service.
+ */
 function ask(url) {
   const client = url.startsWith('https:') ? https : http;
   return new Promise((resolve, reject) => {

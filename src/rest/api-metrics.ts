@@ -14,8 +14,8 @@ type CounterValues<Label extends string> = readonly {
 }[];
 
 /**
- * Prometheus metrics of an API, at `/metrics`. The only label values are declared routes, methods and statuses. So
- * clients cannot create new time series, and no label contains a merchant or a key.
+ * Prometheus metrics of an API, at `/metrics`. The request metrics have only declared routes, methods and statuses as
+ * labels. So clients cannot create new time series, and no label contains a merchant or a key.
  */
 export class ApiMetrics {
   readonly #registry = new Registry();
@@ -24,7 +24,8 @@ export class ApiMetrics {
   #underWay: Promise<string> | null = null;
 
   /**
-   * Counts requests to routes that are added after this call, except routes that need no authentication.
+   * Adds the route `/metrics`, and counts requests to the routes that are added after this call. Does not count
+   * requests to routes without authentication.
    * @param part prefix of the metric names
    */
   constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
@@ -50,7 +51,10 @@ export class ApiMetrics {
     });
   }
 
-  /** Counts requests to routes that are added to an app after this call, except routes that need no authentication. */
+  /**
+   * Counts requests to the routes that are added to an app after this call. Does not count requests to routes without
+   * authentication.
+   */
   count(app: Pick<RestApp, 'addHook'>): void {
     app.addHook('onResponse', (request, reply, done) => {
       const { url, config } = request.routeOptions;
@@ -80,7 +84,8 @@ export class ApiMetrics {
   }
 
   /**
-   * Adds a counter whose values are computed on each scrape. If the computation fails, the counter keeps its values.
+   * Adds a counter whose values are computed on each scrape. If the computation fails, the counter keeps its previous
+   * values.
    */
   counter<Label extends string>(
     name: string,

@@ -44,12 +44,15 @@ export function tokenCheck(token: string): (given: string) => boolean {
   return (given) => timingSafeEqual(digestOf(given), expected);
 }
 
-/** Whether a text is an IP address or a CIDR. */
+/** Returns true if a text is an IP address or a CIDR. */
 export function isIpRange(text: string): boolean {
   return parseIpRange(text) !== null;
 }
 
-/** Whether a token is valid from an address. @param sources addresses and CIDRs from which it is valid; null for all */
+/**
+ * Returns true if a token is valid from an address; an unknown address is null.
+ * @param sources addresses and CIDRs from which the token is valid; null for all
+ */
 export function isFrom(sources: readonly string[] | null, address: string | null): boolean {
   if (sources === null) return true;
   const parsed = parseIpAddress(address ?? '');

@@ -29,9 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * Builds the body of an error response. Masks API keys, because a client can send a key in place of a name by mistake,
- * and the services store some responses. If there is a failure code, `data.errors` is present even when empty, because
- * command-line tools of earlier releases require it.
+ * Builds the body of an error response. Masks API keys and administrators' tokens: a client can send one in place of a
+ * name by mistake, and the services store some responses. If there is a failure code, `data.errors` is present even
+ * when empty, because command-line tools of earlier releases require it.
  */
 export function failure(
   message: string,

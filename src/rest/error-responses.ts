@@ -17,7 +17,10 @@ const messages: Readonly<Record<number, string>> = {
 /** Value of `retry-after` in a 503. This status means that the database is unavailable or this process is stopping. */
 const retryAfterSeconds = 1;
 
-/** Sends an error response for every error. Unexpected errors are logged, because clients do not get their details. */
+/**
+ * Makes the app send an error response for every error. Unexpected errors are also logged, because clients do not get
+ * their details.
+ */
 export function respondToErrors(app: FastifyInstance, logger: Logger | undefined): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
     respondToError(error, request, reply, logger);
@@ -51,7 +54,7 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the status is 503, which
-  // invites the client to retry, instead of 500.
+  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the status is 503 and not
+  // 500, because 503 invites the client to retry.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

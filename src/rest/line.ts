@@ -1,12 +1,12 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import Type from '../typebox/typebox.js';
 
-// Error messages for clients contain a field's description: "name must be " followed by the description. So each
-// description below must complete such a sentence.
+// An error message for clients consists of a field's name, "must be" and the field's description. So each description
+// below must complete such a sentence.
 
 /**
- * Creates the schema for one line of text. It rejects control characters and lone surrogates, which databases truncate
- * or replace.
+ * Creates the schema for one line of text that is not blank. It rejects control characters and lone surrogates, which
+ * databases truncate or replace, and Unicode line separators.
  */
 export function line(longest: number, example = 'Amina Okafor') {
   return textOf(longest, example, '', '');
@@ -16,7 +16,7 @@ const anyCase = Object.values(keyPrefixes).map((prefix) =>
   prefix.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`),
 );
 
-/** Start of a pattern that rejects text with an API key, because a key pasted by mistake would be stored. */
+/** Start of a pattern that rejects text with an API key. Otherwise a key that was pasted by mistake would be stored. */
 export const noKeyIn = `^(?!.*(?:${anyCase.join('|')}))`;
 
 /** The rule of `noKeyIn` in words, for error messages. */
@@ -27,7 +27,7 @@ export function keylessLine(longest: number, example = 'Till 4') {
   return textOf(longest, example, noKeyIn.slice(1), `, ${noKeyWords}`);
 }
 
-/** Matches one line of text of any length without an API key. */
+/** Matches one line of text, not blank and of any length, without an API key. */
 export const keylessText = lineForm('', noKeyIn.slice(1));
 
 function lineForm(longest: number | '', never: string): RegExp {

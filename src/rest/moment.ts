@@ -12,7 +12,7 @@ export function parseDateTime(text: string): number | null {
   return Number.isNaN(moment) ? null : moment;
 }
 
-/** Whether the text begins with a calendar date that exists. */
+/** Returns true if the text begins with a calendar date that exists. */
 export function beginsWithDate(text: string): boolean {
   const day = text.slice(0, 10);
   const midnight = Date.parse(`${day}T00:00:00Z`);

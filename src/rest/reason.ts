@@ -6,7 +6,7 @@ const longestReason = 200;
 /**
  * Returns the reason in the header `x-reason`; null without a reason. Clients send it percent-encoded, because a header
  * can contain only ASCII reliably.
- * @throws Refusal 400 for a malformed reason
+ * @throws Refusal 400 for a reason that is malformed, too long, blank, on several lines, or contains an API key
  */
 export function reasonIn(text: string | readonly string[] | undefined): string | null {
   if (text === undefined || text === '') return null;

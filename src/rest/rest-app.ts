@@ -44,7 +44,10 @@ export interface ServerOptions {
    * a request.
    */
   readonly onOversized?: (address: string | null) => void;
-  /** TLS settings of the listener, which the app closes at its end. If null or omitted, the API uses plain HTTP. */
+  /**
+   * TLS of the listener. When the app closes, it stops the reload of certificates. Null or omitted: the API uses plain
+   * HTTP.
+   */
   readonly tls?: ServerTls | null;
 }
 
@@ -60,8 +63,8 @@ export interface RestOptions extends ServerOptions {
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
 /**
- * Maximum length of a path parameter. There is no limit, because Fastify would reject a parameter beyond the limit
- * before authentication. The limit of the request head still applies.
+ * Turns off Fastify's length limit for path parameters. Fastify would reject a longer parameter before authentication.
+ * The limit of the whole request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
 /** Maximum number of open connections. All gateways together open fewer. Further connections are closed at once. */
@@ -99,7 +102,14 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
   return app;
 }
 
+<<<<<<< HEAD
 /** Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. */
+=======
+/**
+ * Makes an API with JSON bodies from an app, or from a part of an app that has a path prefix. The caller must add all
+ * routes in the same event-loop turn: the rejection of unsupported methods ignores later routes.
+ */
+>>>>>>> w-c6
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
@@ -176,7 +186,10 @@ function messageOf({ problem, fieldName }: StrictJsonError): string {
   return messages[problem];
 }
 
-/** Whether the route accepts a body. A route without a body schema, such as one that only revokes a key, does not. */
+/**
+ * Returns true if the request's route accepts a body. A route without a body schema, for example one that only revokes
+ * a key, does not.
+ */
 function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
   return methodsWithBody.has(method) && !is404 && routeOptions.schema?.body !== undefined;
 }
@@ -188,11 +201,18 @@ declare module 'fastify' {
   }
 }
 
+<<<<<<< HEAD
 /** A path with routes, and the methods of these routes. */
 interface RoutePath {
   readonly url: string;
   readonly methods: Set<string>;
 }
+=======
+/**
+ * The only method that gets no route. Node emits CONNECT requests as a separate event, so no route could receive them.
+ */
+const tunnelMethod = 'CONNECT';
+>>>>>>> w-c6
 
 /**
  * Rejects unknown paths and unsupported methods before the body is read. Must be called after authentication is added,

@@ -9,7 +9,7 @@ export const walletPermissions = ['wallets:read', 'wallets:write', 'wallets:fund
 /** One permission of the operators' API. */
 export type WalletPermission = (typeof walletPermissions)[number];
 
-/** The fixed parts of a services token: a JWT that authenticates an administrator of the registry to the services. */
+/** The fixed parts of a services token. This JWT authenticates an administrator of the registry to the services. */
 export const servicesToken = {
   issuer: 'merchant-gateway-registry',
   audience: 'services',

@@ -20,7 +20,8 @@ export interface AssertionVerifier {
   /**
    * Verifies an assertion, and returns its merchant and environment.
    * @param path path of the request, which determines the upstream that the `aud` claim must name
-   * @throws Refusal 403 if the gateway did not sign the assertion, or if it is expired or for another upstream
+   * @throws Refusal 403 for an assertion that the gateway did not sign, that is expired or malformed, or that is for
+   * another upstream
    * @throws OperatorError if the gateway's public keys cannot be fetched
    */
   verify(assertion: string, path: string): Promise<Tenant>;
@@ -53,7 +54,10 @@ const claims = Compile(
   }),
 );
 
-/** Creates the verifier of `x-gateway-assertion` headers. It checks signature, algorithm, issuer, audience and time. */
+/**
+ * Creates the verifier of `x-gateway-assertion` headers. It checks signature, algorithm, issuer, audience, time and the
+ * claims about the merchant.
+ */
 export function createAssertionVerifier(options: VerifierOptions): AssertionVerifier {
   const { keys, issuer, upstreamOf, formerAudience, clock } = options;
   return {
@@ -100,8 +104,8 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
 }
 
 /**
- * Whether the assertion is for this upstream. Gateways of this release name the upstream in `aud`; gateways of the
- * previous release put only `formerAudience` there.
+ * Returns true if the assertion is for this upstream. Gateways of this release name the upstream in `aud`; gateways of
+ * the previous release put only `formerAudience` there.
  */
 function isFor({ aud = [] }: JWTPayload, upstream: string, formerAudience: string | null): boolean {
   const names = typeof aud === 'string' ? [aud] : aud;

@@ -37,15 +37,17 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
    */
   readonly assertions: AssertionVerifier | null;
   /**
-   * Lower-case host names of this machine. If `assertions` is null, a Host header must contain one of them or a
-   * loopback name.
+   * Lower-case host names of this machine. If `assertions` is null, the Host header of a request must be one of them or
+   * a loopback name.
    */
   readonly hosts?: ReadonlySet<string>;
   /** The limit of each merchant's share of the database connections; null for SQLite, which has a single connection. */
   readonly connections: FairConnectionShares | null;
   /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
-  /** Operators' changes that the registry has not stored yet. If omitted, the metrics about them are NaN. */
+  /**
+   * Events about operators that the registry has not stored yet. If omitted, the metrics about these events are NaN.
+   */
   readonly operatorEvents?: Pick<OperatorEvents, 'waiting'>;
 }
 

@@ -8,8 +8,8 @@ interface FailureCode {
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
   /**
-   * True: only operations that list the code can return it. Absent: each operation that can return `status` can return
-   * the code.
+   * True: an operation can return the code only if its `codes` contain it, or for the `idempotency_` codes if its
+   * method is POST. Absent: each operation that can return `status` can return the code.
    */
   readonly isSpecial?: true;
 }

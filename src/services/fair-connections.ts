@@ -10,8 +10,9 @@ export interface FairConnectionsOptions {
 
 /**
  * Limits each merchant's share of the connection pool. Otherwise one merchant's requests that wait for locks could take
- * all connections. A merchant is allowed to take a connection only if it uses fewer connections than are free. So a
- * single merchant gets at most half, two merchants get a third each, and one connection always stays free.
+ * all connections. A merchant can take a connection only if it uses fewer connections than are free. So a single
+ * merchant gets at most half, and two merchants get about a third each. The last free connection goes only to a
+ * merchant that uses no connection.
  */
 export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;

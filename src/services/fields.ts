@@ -1,8 +1,8 @@
 import { describedAs } from '../rest/openapi/json-schema.js';
 import Type, { type TSchema } from '../typebox/typebox.js';
 
-// Error messages contain a field's description: "amount must be " followed by the description. So each description
-// below must complete such a sentence.
+// An error message consists of a field's name, "must be" and the field's description. So each description below must
+// complete such a sentence.
 
 const exampleId = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 

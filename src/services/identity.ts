@@ -9,9 +9,10 @@ const merchantIdForm = /^[A-Za-z0-9_-]{1,64}$/;
 const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 
 /**
- * Accepts only requests that the gateway forwarded for a merchant. Rejects all other requests with a 403, even for
- * unknown paths, so that their senders cannot find out which paths exist. With `assertions`, a request must have the
- * gateway's signed assertion. With null, it must come from loopback with a local Host header.
+ * Accepts only requests that the gateway forwarded for a merchant, and requests to open routes. Rejects all others with
+ * a 403, even for unknown paths, so that their senders cannot find out which paths exist. With `assertions`, the
+ * gateway's signed assertion must name the same merchant and environment as the headers. With null, the request must
+ * come from loopback with a local Host header.
  * @param assertions verifier of the gateway's signed assertions, or null
  * @param hosts lower-case names of this machine besides the loopback names
  */
@@ -46,9 +47,9 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 }
 
 /**
- * Checks the Host header against DNS rebinding: an attacker's host name resolves to this machine, and the browser sends
- * that name. Open routes, such as `/livez`, also accept an IP address or no Host. Probes and sidecars send such
- * requests, but a browser under this attack cannot.
+ * Returns true if the Host header names this machine. This prevents DNS rebinding: an attacker's host name resolves to
+ * this machine, and the browser sends that name. Open routes, such as `/livez`, also accept an IP address or no Host.
+ * Probes and sidecars send such requests, but a browser under this attack cannot.
  */
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);
@@ -62,15 +63,18 @@ function forbidden(): Refusal {
   return new Refusal(403, 'Forbidden');
 }
 
-/** Verifies the gateway's assertion. Node joins repeated headers with a comma, which makes the assertion invalid. */
+/**
+ * Verifies the gateway's assertion; null without one. Node joins repeated headers with a comma, which makes the
+ * assertion invalid.
+ */
 function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
   const assertion = request.headers['x-gateway-assertion'];
   return typeof assertion === 'string' ? assertions.verify(assertion, pathOf(request)) : null;
 }
 
 /**
- * Returns the path as the router decoded it, because the assertion must be for the upstream of the matched route. The
- * encoded path could belong to another upstream.
+ * Returns the path of the matched route, with the decoded parameters encoded in the standard way. The assertion must be
+ * for the upstream of this path. The path as sent can have other escapes, and so belong to another upstream.
  */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;

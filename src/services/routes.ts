@@ -23,7 +23,7 @@ export type Routes = (app: RestApp, context: RouteContext) => void;
 
 /**
  * Returns the id from a path in lower case, as stored. A malformed id gets the same 404 as an unknown one.
- * @throws Refusal 404
+ * @throws Refusal 404 for a malformed id
  */
 export function idIn({ id }: Static<typeof idParams>, what: string): string {
   if (!uuidForm.test(id)) throw Refusal.notFound(what);

@@ -21,7 +21,7 @@ export type ServicesTransaction = Transaction<ServicesTables>;
 
 /**
  * Opens the services' database and runs the pending migrations.
- * @throws DatabaseError
+ * @throws DatabaseError if the database cannot be opened or migrated
  */
 export function openServicesDatabase(options: MigratedOptions): Promise<ServicesDatabase> {
   return openMigrated<ServicesTables>(options, migrations);

@@ -39,7 +39,7 @@ export interface StartOptions extends Omit<
 
 /** Options of the operators' API and its listener; port 0 means any free port. */
 export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'administrators' | 'tls'> & {
-  /** Sends the events of changes to the registry. Null or omitted: no events are stored. */
+  /** Sends events about operators to the registry. Null or omitted: no events are stored. */
   readonly trail?: Trail | null;
   readonly host: string;
   readonly port: number;
@@ -70,7 +70,7 @@ const deletedCustomersRetentionMilliseconds = 30 * 24 * 60 * 60 * 1000;
 
 /**
  * Opens and migrates the database, accepts requests, and runs the payout worker and the other periodic tasks.
- * @throws DatabaseError
+ * @throws DatabaseError if the database cannot be opened or migrated
  * @throws OperatorError if a port is in use
  */
 export async function startServices({
@@ -190,8 +190,8 @@ export class StoredResponsePurge {
   }
 
   /**
-   * Purges one batch; resolves with true if more could remain. The first call purges nothing; it records the clocks,
-   * with which the second call detects a jump.
+   * Purges one batch; resolves with true if more could remain. The first call purges nothing: it only records both
+   * clocks, so that the second call can detect a jump.
    */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;

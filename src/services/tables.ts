@@ -98,10 +98,10 @@ interface StoredResponseRow extends OwnedRow {
   body: string;
 }
 
-/** A change by an operator that is not yet sent to the registry. */
+/** An event about an operator that is not yet sent to the registry. */
 interface OperatorEventRow {
   sequence: Generated<number>;
-  /** The id of the request that made the change. */
+  /** The id of the request that caused the event. */
   id: string;
   at: number;
   /** The event as JSON, without id and time. */

@@ -25,9 +25,9 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 }
 
 /**
- * Returns the counters and histograms, which never decrease. Even if a process does not respond, the sum must contain
- * its last counters. Otherwise the sum would decrease, and Prometheus would take that for a restart and count the rest
- * again.
+ * Returns the counters and histograms, which never decrease. Even if a process does not respond, the sum of all
+ * processes must contain its last counters. Otherwise the sum would decrease. Prometheus would take the decrease for a
+ * restart, and count the remaining sum again.
  */
 export function counterMetrics(metrics: MetricObjects): MetricObjects {
   return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));

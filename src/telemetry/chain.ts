@@ -4,7 +4,7 @@ import { MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
-/** The value in place of the previous line's hash in the first line of a hash chain, which has no previous line. */
+/** Stands for the hash of the previous line in the first line of a hash chain, which has no previous line. */
 const noHash = '0'.repeat(64);
 
 /** Length of the end of each line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
@@ -22,30 +22,29 @@ export function logSecretOf(bytes: Buffer): KeyObject {
 }
 
 /**
- * Name of the hash algorithm of a log with signed checkpoints, in which each line is also a leaf of a Merkle tree. The
- * hashes need no secret, because the checkpoints are signed.
+ * Name of the hash algorithm of a log with signed checkpoints (signed states of the log). Each line is then also a leaf
+ * of a Merkle tree. The hashes need no secret, because the checkpoints are signed.
  */
 export const treeAlgorithm = 'rfc6962-sha256';
 
 /** Why a checkpoint line was written to the log. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
 
-/** The last line of a log file to which a new process appends, as far as it can be parsed. */
+/** The last line of a log file to which a new process appends. Contains what could be parsed. */
 export interface Predecessor {
-  /** The id of that line's chain. The id, the number and the hash are null if the line belongs to no chain. */
+  /**
+   * The id of the hash chain of this line. The id, the number and the hash are null if the line belongs to no chain.
+   */
   readonly id: string | null;
-  /** The number of that line in its chain. */
+  /** The number of this line in its chain. */
   readonly sequence: number | null;
-  /** The hash of that line. */
+  /** The hash of this line. */
   readonly hash: string | null;
-  /** Number of bytes of an incomplete line after that line. A process that was killed leaves such a fragment. */
+  /** Number of bytes of an incomplete line after this line. A process that was killed leaves such a fragment. */
   readonly torn: number;
 }
 
-/**
- * Converts the last line of a run (the lines of one process) to the `predecessor` that the first line of the next run
- * names.
- */
+/** Converts the last line of a run (hash chain) to the `predecessor` that the first line of the next run names. */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }
@@ -91,7 +90,7 @@ interface CheckpointMembers {
   /** In the checkpoint at the end of a file: the id of the chain in the next file, if each file has its own chain. */
   readonly next?: string;
   /**
-   * The newest signed checkpoint with a receipt. The receipt is the registry's signature that it stored the checkpoint.
+   * The newest signed checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint).
    * With this copy in the log, an audit detects if the registry has removed the checkpoint.
    */
   readonly note?: string | undefined;
@@ -139,8 +138,8 @@ export class Chain {
   }
 
   /**
-   * Adds a checkpoint line, which is about the chain itself and states the hash of the previous line. If a file begins
-   * with a checkpoint line, it can therefore be verified without the files before it.
+   * Adds a checkpoint line, which describes the chain itself and contains the hash of the previous line. So a file that
+   * begins with a checkpoint line can be verified without the files before it.
    */
   checkpoint(reason: CheckpointReason, at: number, lost: number, more: CheckpointMembers = {}): Buffer {
     const line = {
@@ -232,8 +231,8 @@ export class LineHash {
    * @returns the hash in lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    // The shared beginning ends with a comma, and `members` begins with `{`. Writes the brace over the comma, then
-    // restores the comma.
+    // The shared beginning ends with a comma, and `members` begins with `{`. The brace first replaces the comma, and is
+    // then overwritten with a comma again.
     const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;

@@ -29,13 +29,13 @@ export interface ChainedLogOptions {
   readonly checkpoints?: CheckpointLog | null;
   /** Returns the time in milliseconds since 1970. */
   readonly now: () => number;
-  /** Called if the file was renamed and no new file can be opened. In that case, lines go to the renamed file. */
+  /** Called if the file was renamed or removed and no new file can be opened. Lines then go to the old file. */
   readonly onReopenFailure: (error: Error) => void;
   /** Called when a new file is written after a rotation. */
   readonly onReopened?: () => void;
   /** Called once, when another process writes to the file as well. */
   readonly onOtherWriter?: () => void;
-  /** Called with the reason when lines cannot be written, and with null when they can again. */
+  /** Called with the reason when writing fails, and with null when it works again. */
   readonly onProblem?: (problem: string | null) => void;
   /** Free bytes of the file system that are reserved for lines that must not be lost; default 0. */
   readonly reserveBytes?: number;
@@ -153,7 +153,7 @@ export class ChainedLog implements LineSink {
     this.#beforeEnd = callback;
   }
 
-  /** Continues in a new file if log rotation has renamed the current one. Otherwise does nothing. */
+  /** Continues in a new file if log rotation has renamed or removed the current one. Otherwise does nothing. */
   reopen(): void {
     const file = this.#file;
     if (file === null || this.#reopening || this.#closing !== null) return;
@@ -268,7 +268,7 @@ export class ChainedLog implements LineSink {
     this.#signer.sign(this.#chain, 'start', { previous: former.end });
   }
 
-  /** Checks whether the file was renamed, and whether another process writes to it. */
+  /** Reopens a renamed or removed file. Otherwise counts the bytes that another process wrote to the file. */
   #checkFile(): void {
     const file = this.#file;
     if (file === null || this.#reopening) return;

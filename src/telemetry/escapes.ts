@@ -76,14 +76,14 @@ class EscapeReader {
     return this.#skip(hash) ? this.#numericEntity() : this.#namedEntity();
   }
 
-  /** Skips the next character if it is `wanted`. Returns whether it was. */
+  /** Skips the next character if it is `wanted`. Returns true if it was skipped. */
   #skip(wanted: number): boolean {
     if (this.#codes[this.next] !== wanted) return false;
     this.next += 1;
     return true;
   }
 
-  /** Skips the next letter if it is `lowerCase` or its upper-case form. Returns whether it was. */
+  /** Skips the next letter if it is `lowerCase` or its upper-case form. Returns true if it was skipped. */
   #skipLetter(lowerCase: number): boolean {
     return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
   }
@@ -158,8 +158,8 @@ class EscapeReader {
   }
 
   /**
-   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit shows which form it is: the octal code
-   * of a letter has three digits and begins with 1, and the hexadecimal code has two and begins with a larger digit.
+   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit of a letter's code shows the form. An
+   * octal code has three digits and begins with 1. A hexadecimal code has two digits and begins with a larger digit.
    */
   #digits(): number {
     const start = this.next;

@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 import type { LogSecret } from './chain.js';
 
 /**
- * Number of hex digits. 32 of them are 128 bits, enough that no two keys have the same fingerprint, and short enough
- * for each log line.
+ * Number of hex digits of a fingerprint. 32 digits (128 bits) are enough that no two keys have the same fingerprint,
+ * and short enough for each log line.
  */
 const fingerprintLength = 32;
 const maxCached = 10_000;
@@ -22,8 +22,8 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Unlike a key, neither of the two is secret. With
-   * the option `max` instead of `maxSize`, the cache would allocate all its memory at once.
+   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Neither is secret, so the cache contains no key.
+   * With the option `max` instead of `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
 

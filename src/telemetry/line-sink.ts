@@ -13,11 +13,13 @@ export interface LineSink {
   /** Returns how many bytes wait to be written. */
   heldBytes(): number;
   /**
-   * Whether only the reserve is left, which is disk space for lines that must not be lost. Absent if the space is not
+   * Returns true if only the reserve is left: disk space for lines that must not be lost. Absent if the space is not
    * checked.
    */
   hasOnlyReserve?(): boolean;
-  /** Returns the state of the signed checkpoints; null or absent if the log signs no checkpoints. */
+  /**
+   * Returns the state of the checkpoints (signed states of the log); null or absent if the log signs no checkpoints.
+   */
   checkpoints?(): CheckpointStatus | null;
   /**
    * Registers a callback that writes the last lines before the log ends. If this method is absent, the owner of the log

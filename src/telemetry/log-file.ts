@@ -97,7 +97,7 @@ export class NotARegularFile extends Error {
 }
 
 /**
- * Checks that lines written to the file are stored.
+ * Checks that the path is free or names a regular file, so that lines written to it are stored.
  * @throws NotARegularFile for a FIFO, a socket or a device; for a directory, opening the file fails later
  */
 export function requireLogFile(file: string): void {

@@ -11,7 +11,8 @@ const retryMilliseconds = 100;
 
 /**
  * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. In each
- * window (period of fixed length), a message is written only a few times. Further occurrences are only counted.
+ * window (period of fixed length), a message is written only a few times, unless it is fatal. Further occurrences are
+ * only counted, and the count is logged.
  * @param windowMilliseconds length of the window
  */
 export function createLogger(
@@ -51,16 +52,16 @@ export function createLogger(
 }
 
 /**
- * Removes API keys, in any encoding, from a log line. The program's log has few lines, so each line can be parsed for
- * this.
+ * Removes API keys, in any encoding, and administrators' tokens from a log line. Parses the line, which is affordable
+ * because the program's log has few lines.
  */
 function withoutKeys(line: string): string {
   return `${JSON.stringify(cutKeysIn(JSON.parse(line)))}\n`;
 }
 
 /**
- * Writes to standard error. If that is a pipe without a reader or a file on a full disk, writing must neither block nor
- * end the process.
+ * Writes to standard error. If standard error is a pipe without a reader or a file on a full disk, writing must neither
+ * block nor end the process.
  */
 function standardError(): DestinationStream {
   const destination = pino.destination({ dest: 2, sync: true, maxLength: maxHeldBytes, retryEAGAIN: () => false });
@@ -74,8 +75,8 @@ function standardError(): DestinationStream {
 }
 
 /**
- * Returns those properties of an error that are safe to log. Omits all other properties, because errors of the Redis
- * client contain commands, and a command can contain a password.
+ * Returns the properties of an error that are safe to log. Omits all others: errors of the Redis client contain
+ * commands, and a command can contain a password.
  */
 function errorView(error: unknown, causes: number): unknown {
   if (!(error instanceof Error)) return 'the thrown value is not an Error object';
@@ -105,7 +106,7 @@ export class RepeatLimiter {
   }
 
   /**
-   * Whether a message is written now, or only counted.
+   * Returns true if a message is to be written now, false if it is suppressed.
    * @param now time of a monotonic clock in milliseconds
    */
   admit(message: string, now: number): boolean {

@@ -4,7 +4,7 @@ import { decodeEscapes, escapeBeginning } from './escapes.js';
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 
-/** A token of an administrator, even if its end was cut off. */
+/** Matches a token of an administrator, even if its end was cut off. */
 const tokenForm = /mga_[A-Za-z0-9_-]{16,}/g;
 
 /** Replaces each token of an administrator in a text with its prefix. */
@@ -12,7 +12,10 @@ export function maskTokens(text: string): string {
   return text.replaceAll(tokenForm, 'mga_…');
 }
 
-/** Whether a text contains an API key or the beginning of one, even if it is encoded or split by other characters. */
+/**
+ * Returns true if a text contains an API key or the beginning of one, even if it is encoded or split by other
+ * characters.
+ */
 export function containsKey(text: string): boolean {
   return keyBeginning.test(text) || cutAtKey(text) !== text;
 }
@@ -133,7 +136,9 @@ function cutAt(text: string, start: number, key: string): string {
 /** A masked key, as `maskKeys` writes it. */
 const writtenForm = /svc_(?:live|test)_…/gi;
 
-/** Matches a complete key. It ends at white space or a quote, so the text behind it is no part of the key. */
+/**
+ * Matches a complete key. A key ends at white space or a quote, so the match does not contain the text after the key.
+ */
 const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 
 /**
@@ -146,15 +151,15 @@ export function cutKeysInLines(text: string): string {
     .join('\n');
 }
 
-/** Cuts a text where a key begins that is not masked yet. Ignores keys that are already masked. */
+/** Cuts a text where an unmasked key begins. Keys that are already masked cause no cut. */
 function cutOthers(masked: string): string {
   const others = masked.replaceAll(writtenForm, '');
   return cutAtKey(others) === others ? masked : cutAtKey(masked);
 }
 
 /**
- * Returns a JSON value in which every string and every member name is cut where an API key begins, and tokens of
- * administrators are masked.
+ * Returns a copy of a JSON value. Every string and every member name is cut where an API key begins. Administrators'
+ * tokens in strings are masked.
  */
 export function cutKeysIn(value: unknown): unknown {
   if (typeof value === 'string') return cutAtKey(maskTokens(value));

@@ -23,7 +23,7 @@ export interface Build {
 /** Used by tests and other callers that pass no build. */
 const unknownBuild: Build = { version: 'unknown', config: 'unknown' };
 
-/** Registers a metric that is always 1. Its labels are the versions and the configuration digest. */
+/** Registers a metric that is always 1. Its labels are the product and Node versions and the configuration digest. */
 function registerBuild(registry: Registry, part: string, { version, config }: Build): void {
   new Gauge({
     name: `${part}_build_info`,
@@ -36,8 +36,8 @@ function registerBuild(registry: Registry, part: string, { version, config }: Bu
 
 /**
  * Registers the metrics of the process and of Node. Does not observe garbage collections: Node creates an entry for
- * each, which stays in memory until the next major collection. Under load, these entries take up to half a megabyte per
- * second.
+ * each collection, which stays in memory until the next major collection. Under load, these entries take up to half a
+ * megabyte per second.
  */
 export function collectProcessMetrics(
   registry: Registry,

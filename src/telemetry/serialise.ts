@@ -12,10 +12,10 @@ export function cut(value: string): string {
   return value.length <= maxValueLength ? value : `${value.slice(0, maxValueLength)}…`;
 }
 
-/** Matches a text that JSON does not escape. */
+/** Matches an ASCII text in which JSON escapes no character. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
-/** Formats a text as a JSON string without characters that terminals interpret. */
+/** Formats a text as a JSON string, and escapes the characters that terminals interpret. */
 export function quote(text: string): string {
   return plain.test(text) ? `"${text}"` : serialise(text);
 }
@@ -29,7 +29,7 @@ export function decimal(value: number, digits: number): string {
   return Number.isFinite(value) ? value.toFixed(digits) : 'null';
 }
 
-/** Formats a value as one line of JSON without characters that terminals interpret. */
+/** Formats a value as one line of JSON, and escapes the characters that terminals interpret. */
 export function serialise(value: object | string): string {
   return JSON.stringify(value).replace(
     interpretedCharacters,

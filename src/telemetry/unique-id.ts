@@ -7,7 +7,7 @@ import { randomFillSync } from 'node:crypto';
 const block = Buffer.alloc(4096);
 let used = block.length;
 
-/** Returns the offset of the next random bytes in the block. */
+/** Takes the next random bytes of the block, and returns their offset. Refills the block if necessary. */
 function draw(bytes: number): number {
   if (used + bytes > block.length) {
     randomFillSync(block);

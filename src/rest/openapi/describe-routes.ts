@@ -27,9 +27,12 @@ export interface DescribedRoute {
 export interface ApiDescription {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly security: Readonly<Record<string, object>>;
-  /** Returns descriptions of the failures that follow from a route's kind, such as its method, by status. */
+  /**
+   * Returns descriptions, by status, of the failures that all routes of the same kind (for example the same method)
+   * have.
+   */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
-  /** Schemas of the properties in a failure's `data`, besides the code. */
+  /** Schemas of additional properties in a failure's `data`, besides `code` and `errors`. */
   readonly failureDetails?: TProperties;
   /** Returns example bodies of a route's failures with one status, by failure code. */
   readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
@@ -202,7 +205,7 @@ interface Operation {
   readonly message?: string;
   /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes of this route, besides those that every route with the same method and statuses can return. */
+  /** Failure codes of this route, in addition to the codes of all routes with the same method and statuses. */
   readonly codes?: readonly string[];
   /** Descriptions of further failures, by status. They complete or replace those from `failuresOf`. */
   readonly failures?: Readonly<Record<number, string>>;

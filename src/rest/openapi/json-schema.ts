@@ -5,7 +5,7 @@ export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
 
-/** Converts schemas to JSON. The result contains only the schemas with a title, by title. */
+/** Converts the schemas that have a title to JSON, and returns them by title. */
 export function namedSchemas(schemas: readonly TSchema[]): object {
   return Object.fromEntries(
     schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),
@@ -24,7 +24,10 @@ function plain(schema: unknown): unknown {
   ) as unknown;
 }
 
-/** Converts the schema of a body to JSON. Validation rejects unknown fields, so `additionalProperties` is false. */
+/**
+ * Converts the schema of a body to JSON. Joins the purpose and the form of each field into one description. Validation
+ * rejects unknown fields, so `additionalProperties` is false.
+ */
 export function closed(body: TSchema): object {
   const { properties = {}, ...rest } = plain(body) as { properties?: Readonly<Record<string, Purposeful>> };
   const fields = Object.entries(properties).map(([name, { purpose, description, ...form }]) => {
@@ -89,7 +92,7 @@ const pageMeta = Type.Object({
 
 /**
  * Builds the schema of an error response.
- * @param details schemas of properties in `data` besides the code
+ * @param details schemas of additional properties in `data`, besides `code` and `errors`
  */
 export function failureSchema(details: TProperties): TObject {
   const errors = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
@@ -111,7 +114,9 @@ interface Form {
   readonly type?: string;
 }
 
-/** Builds an example value from the examples in a schema; undefined if the schema of a field has no example. */
+/**
+ * Builds an example value from the examples in a schema; undefined if the schema or one of its fields has no example.
+ */
 export function exampleOf(schema: TSchema): unknown {
   const form: Form = schema;
   const { examples, anyOf, items, properties } = form;

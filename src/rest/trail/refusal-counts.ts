@@ -58,7 +58,7 @@ export class RefusalCounts<First> {
     });
   }
 
-  /** Stores the attempts counted in the current minute, and stops counting. */
+  /** Stores the attempts counted in the current minute, and stops counting. Resolves when they are stored. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#store();
@@ -74,7 +74,10 @@ export class RefusalCounts<First> {
   }
 }
 
-/** Builds the state that the event of counted attempts contains. */
+/**
+ * Builds the part of a stored event that contains the counts: the causes, the number of attempts in total and by cause,
+ * and the time of the first attempt.
+ */
 export function countedState({ since, counts }: Pick<CountedRefusals<unknown>, 'since' | 'counts'>) {
   return {
     cause: [...counts.keys()].toSorted().join(', '),

@@ -13,7 +13,7 @@ const batch = 1000;
 
 /**
  * Lists the merchant's customers that match the query, newest first. `search` matches a part of name, email or phone.
- * @throws Refusal 404 for an unknown customer in `up_to`
+ * @throws Refusal 404 if the query parameter `up_to` names an unknown customer
  */
 export async function listCustomers(
   database: ServicesDatabase,
@@ -46,8 +46,8 @@ export async function findCustomer(database: ServicesDatabase, tenant: Tenant, i
 }
 
 /**
- * Returns a customer's `sequence`, which is its position in the list. Also finds a deleted customer, because a client
- * that is paging through the list can still name it in `up_to`.
+ * Returns a customer's `sequence`, which is its position in the list; null for an unknown id. Also finds a deleted
+ * customer, because a client that is paging through the list can still name it in `up_to`.
  */
 async function sequenceOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
   const row = await rowOf(database, tenant, id);
@@ -117,8 +117,8 @@ export function updateCustomer(
         .executeTakeFirst();
       if (row === undefined) return null;
       const customer = toCustomer(row);
-      // The update above has locked the row until the commit, so the second of two concurrent changes waits for the
-      // first. It then builds its search text from the fields of both changes.
+      // The update above locks the row until the commit. So the second of two concurrent changes waits for the first,
+      // and builds its search text from the fields of both changes.
       await transaction
         .updateTable('customers')
         .set({ search_text: searchTextOf(customer) })

@@ -22,7 +22,7 @@ export const idempotencyKeyParameter = {
  * Returns the request's idempotency key; null without the header. An empty key is rejected, because its client would
  * wrongly expect protection against duplicates. Node joins repeated headers with a comma and a space, which `keyForm`
  * rejects.
- * @throws Refusal 422
+ * @throws Refusal 422 for an invalid key
  */
 export function idempotencyKeyIn({ headers }: FastifyRequest): string | null {
   const key = headers['idempotency-key'];

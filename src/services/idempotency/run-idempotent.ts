@@ -21,7 +21,7 @@ const created = 201;
  * Runs a request that creates a record. If the request has an idempotency key, it runs only once for this key. The
  * response is stored in the same database transaction as the record, so a crash cannot leave only one of the two. A
  * Refusal thrown by `create` is stored too, but a database failure is not, so that the client can retry.
- * @throws Refusal 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
+ * @throws Refusal 422 for an invalid key; 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
  */
 export async function runIdempotent(
   context: RouteContext,
@@ -47,8 +47,8 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // If another process runs the same request, it holds this lock. If that process crashes, the lock lasts until its
-      // database session ends.
+      // The lock fails if another process runs a request with the same key. If that process crashes, PostgreSQL
+      // releases the lock only at the end of the process's database session.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)

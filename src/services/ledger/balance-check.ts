@@ -23,8 +23,9 @@ export interface BalanceCheckOptions {
 }
 
 /**
- * Compares every wallet balance with the sum of its ledger entries, at startup and every ten minutes. It only reports a
- * mismatch, because an operator must find out whether the balance or the entries are wrong.
+ * Compares every wallet balance with the sum of its ledger entries, and checks that all accounts add up to zero. Runs
+ * at startup and every ten minutes. It only reports a mismatch, because an operator must find out whether the balance
+ * or the entries are wrong.
  */
 export class BalanceCheck {
   readonly #options: BalanceCheckOptions;

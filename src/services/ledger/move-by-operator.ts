@@ -78,7 +78,10 @@ export async function moveByOperator(
   throw unprocessable('amount', message, outcome);
 }
 
-/** Returns the result of an earlier order with the same reference; null if there was no earlier order. */
+/**
+ * Returns the result of an earlier order with the same reference; null if there was no earlier order.
+ * @throws Refusal 409 `reference_taken` if the reference belongs to another movement
+ */
 async function findEarlier(
   transaction: ServicesTransaction,
   tenant: Tenant,
@@ -181,7 +184,7 @@ function referenceTaken(reference: string): Refusal {
 }
 
 /**
- * Whether the balance plus all payouts in progress is a safe integer. If so, the wallet has room for the refunds if
+ * Returns true if the balance plus all payouts in progress is a safe integer. Then the refunds fit into the wallet if
  * these payouts fail. The wallet is locked, so the sum cannot change meanwhile.
  */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {

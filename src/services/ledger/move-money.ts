@@ -77,7 +77,7 @@ export async function moveMoney<Details extends EntryDetails>(
 
 /**
  * Checks and changes the balance in one statement, so that no other transaction can spend the money in between. Also
- * locks the wallet.
+ * locks the wallet. Returns the new balance; null if it would be negative or too large.
  */
 async function changeBalance(
   transaction: ServicesDatabase,

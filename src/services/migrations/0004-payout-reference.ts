@@ -1,9 +1,9 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A column for the merchant's own reference of a payout, unique per merchant and environment. Processes of the previous
- * release, which run during an upgrade, leave the reference null. Also a table for the list positions of deleted
- * customers.
+ * Adds a column for the merchant's own reference of a payout, unique per merchant and environment. Processes of the
+ * previous release, which run during an upgrade, leave the reference null. Also adds a table for the list positions of
+ * deleted customers.
  */
 export const payoutReference: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

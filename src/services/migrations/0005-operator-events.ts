@@ -2,7 +2,7 @@ import { addSequence } from '../../database/dialects.js';
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * A table of operators' changes that are not yet sent to the registry. Processes of the previous release, which run
+ * A table of events about operators that are not yet sent to the registry. Processes of the previous release, which run
  * during an upgrade, add no rows to it.
  */
 export const operatorEvents: Migration = {

@@ -15,7 +15,7 @@ export interface OperatorsOptions extends OperatorContext {
   readonly token: string | null;
   /** The verifier of tokens of the registry's administrators. Null or omitted: no such token is accepted. */
   readonly administrators?: ServicesTokenVerifier | null | undefined;
-  /** TLS of the listener, which the app closes; null for plain HTTP. */
+  /** TLS of the listener; null for plain HTTP. When the app closes, it stops the reload of certificates. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
 }

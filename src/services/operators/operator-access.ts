@@ -37,7 +37,7 @@ const sharedOperator: Operator = {
 };
 
 /**
- * Makes an app accept only requests whose operator has the permission that their route requires. The start fails if a
+ * Makes an app accept only requests of operators with the permission that the route requires. The start fails if a
  * route declares no permission. Browsers send `authorization` to another site only after a CORS preflight, which this
  * API never allows. So no web page can act for an operator.
  */
@@ -106,9 +106,9 @@ function operatorOf({ operator }: FastifyRequest): Operator {
 }
 
 /**
- * Returns the name that the ledger stores for a change: the administrator's name or, with the shared token, the name
- * that the client claims.
- * @throws Refusal 400 for an invalid claimed name
+ * Returns the name that the ledger stores for a change: the administrator's name or, with the shared token, the name in
+ * the header `x-actor`.
+ * @throws Refusal 400 for an invalid `x-actor`
  */
 export function ledgerNameOf(request: FastifyRequest): string {
   const { name, proof } = operatorOf(request);
@@ -117,8 +117,8 @@ export function ledgerNameOf(request: FastifyRequest): string {
 
 /**
  * Returns the author for the event that a request causes.
- * @param reason the reason in the body; null without one
- * @throws Refusal 400 for an invalid claimed name
+ * @param reason the reason in the body; null: the reason is taken from the header `x-reason`
+ * @throws Refusal 400 for an invalid `x-actor` or `x-reason`
  */
 export function eventAuthorOf(request: FastifyRequest, reason: string | null): EventAuthor {
   const { name, administratorId, proof } = operatorOf(request);
@@ -132,7 +132,8 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
 }
 
 /**
- * Rejects a funding (credit to a wallet) above the limit of its currency, unless another administrator has approved it.
+ * Rejects a funding (credit to a wallet) above the limit of its currency, unless another administrator has approved
+ * exactly this funding.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {

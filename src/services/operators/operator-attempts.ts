@@ -5,7 +5,7 @@ import type { Timers } from '../periodic-task.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { type EventAuthor, type NewOperatorEvent, storeOperatorEvent } from './operator-events.js';
 
-/** Why a request could not be authenticated as an operator's. */
+/** Why no operator could be authenticated for a request. */
 export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | 'headers_too_large';
 
 /** Maximum number of events about refused attempts per minute, so that an attacker cannot fill the database. */
@@ -16,13 +16,18 @@ const mostEvents = 600;
  */
 const mostWaiting = 10_000;
 
-/** Failure codes of refusals that have another reason than a missing permission. */
+/**
+ * Failure codes for a missing approval and a missing reason. The code of all other refusals is `permission_missing`.
+ */
 const codes: ReadonlyMap<string, string> = new Map([
   ['approval', 'approval_required'],
   ['reason', 'reason_required'],
 ]);
 
-/** One event can stand for several refused attempts. It contains these details of the first attempt. */
+/**
+ * The details of an attempt that an event contains. If an event counts several refused attempts, these are the details
+ * of the first.
+ */
 type First =
   | Pick<NewOperatorEvent & { action: 'sign-in.failed' }, keyof EventAuthor | 'action'>
   | (Pick<NewOperatorEvent & { action: 'attempt.refused' }, keyof EventAuthor | 'action'> & {
@@ -42,8 +47,8 @@ export interface OperatorAttemptOptions {
 }
 
 /**
- * Stores events for the registry. The number of events about refused attempts is limited. For reads, one event is
- * stored per hour, operator, merchant and kind of records.
+ * Stores events for the registry about refused attempts and about reads. The number of events about refused attempts is
+ * limited. For reads, one event is stored per hour, operator, merchant and kind of records.
  */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;
@@ -83,7 +88,7 @@ export class OperatorAttempts {
     this.#refusals.add(key, code, { ...author, action: 'attempt.refused', after });
   }
 
-  /** Stores an event if this is the operator's first read of the merchant's records in this hour. */
+  /** Stores an event if this is the operator's first read of this kind of the merchant's records in this hour. */
   read(author: EventAuthor, merchantId: string, what: 'wallets' | 'entries'): void {
     const { database, clock, now } = this.#options;
     const event = { ...author, action: 'merchant.read', merchantId, before: null, after: { what } } as const;

@@ -57,7 +57,9 @@ export class OperatorEvents {
     this.#options = options;
   }
 
-  /** The events that waited when this process last tried to send; null before its first attempt. */
+  /**
+   * The number of waiting events and the time of the oldest, as of the last call of `send`; null before the first call.
+   */
   get waiting(): WaitingEvents | null {
     return this.#waiting;
   }

@@ -19,8 +19,8 @@ export interface Operator {
   /** Id of the administrator in the registry; null for a shared token. */
   readonly administratorId: string | null;
   /**
-   * How the operator was authenticated: `bootstrap` for a shared token, otherwise `token:ID` or `session:ID` at the
-   * registry.
+   * How the operator was authenticated: `bootstrap` for the shared token; for an administrator, the token or session at
+   * the registry, as `token:ID` or `session:ID`.
    */
   readonly proof: string;
   readonly permissions: readonly WalletPermission[];
@@ -40,7 +40,7 @@ export interface Operator {
  */
 export type ServicesTokenVerifier = (token: string) => Promise<Operator | null>;
 
-/** Options of the verifier. */
+/** Options of the verifier of services tokens. */
 export interface ServicesTokenVerifierOptions {
   /** The public keys of the registry. */
   readonly keys: JWTVerifyGetKey;

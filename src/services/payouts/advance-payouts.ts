@@ -24,9 +24,9 @@ const batch = 100;
  */
 const leaseMilliseconds = 30_000;
 /**
- * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` takes a payout whose `due_at` is
- * later than the longest lease allows, because the clock must have been set back. A statement that waited for a row
- * lock calculates this from its own start time, but the new lease began after that time.
+ * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` takes a payout whose `due_at` lies
+ * further ahead than any lease: the clock must have been set back. A statement that waits for a row lock compares with
+ * its own, earlier start time. Without the margin, it could take a payout that another process leased meanwhile.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
@@ -44,7 +44,7 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
   // Lease `processing` payouts before `pending` ones, because a call advances each payout by only one step. In the
-  // other order, with a bank delay of 0, a payout that was just sent to the bank would be due again at once.
+  // other order, with a bank delay of 0, a payout just sent to the bank would be due again and advance twice.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -64,16 +64,17 @@ interface LeaseTimes {
   readonly now: SqlTime;
   /** How long the lease lasts, in milliseconds. */
   readonly wait: number;
-  /** The longest possible lease plus its margin, in milliseconds. */
+  /** The longest possible lease plus `leaseSlackMilliseconds`, in milliseconds. */
   readonly longest: number;
 }
 
 /**
- * Leases due payouts of one status: moves `due_at` into the future, so that concurrent processes skip these payouts.
+ * Leases due payouts of one status, and returns them: moves `due_at` into the future, so that concurrent processes skip
+ * these payouts. Pending payouts become `processing`.
  */
 function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
-  // A payout also counts as due if its due time is later than the longest lease allows: the clock was set back after
-  // the payout was leased. Otherwise it would wait until the clock reaches that time again.
+  // A due time later than the longest lease means that the clock was set back after the payout was leased. Such a
+  // payout counts as due. Otherwise it would wait until the clock reaches that time again.
   const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')
@@ -101,7 +102,10 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
   return bankOutcomeOf(bank, { destinationAccountNumber, recipient });
 }
 
-/** Marks paid payouts and their debits as successful. All share one transaction, because no wallet must be locked. */
+/**
+ * Marks paid payouts and their debits as successful. One transaction is enough for all of them, because it locks no
+ * wallet.
+ */
 async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;
   await database.transaction().execute(async (transaction) => {

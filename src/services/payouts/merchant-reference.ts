@@ -5,17 +5,18 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, type ServicesDatabase } from '../services-database.js';
 
 /**
- * Returns the condition that a payout has this reference, either as the merchant's or as the services' reference. It
- * compares both, because a client that knows one of them and finds no payout would pay again.
+ * Returns the SQL condition that a payout has this reference, either as the merchant's or as the services' reference.
+ * It compares both: a client that knows one of them and finds no payout would pay again.
  */
 export function hasReference(reference: string): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_reference = ${reference} or reference = ${reference})`;
 }
 
 /**
- * Reserves a merchant's reference for the payout that this database transaction creates. A concurrent request with the
- * same reference waits for the lock and then finds the first payout. Must be called before any other lock and before
- * the query for the wallet, so that a taken reference is reported even if the body has other errors.
+ * Reserves a merchant's reference for the payout that this database transaction creates; does nothing without a
+ * reference. A concurrent request with the same reference waits for the lock, and then finds the first payout. Call
+ * this before any other lock and before the query for the wallet: a taken reference is then reported even if the body
+ * has other errors.
  * @throws Refusal 409 `reference_taken`, with the id of the existing payout in `payoutId`
  */
 export async function reserveReference(

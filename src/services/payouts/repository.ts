@@ -18,7 +18,7 @@ export type NewPayout = Omit<Payout, 'status' | 'failureReason' | 'createdAt' | 
 
 /**
  * Lists the merchant's payouts that match the query, newest first.
- * @throws Refusal 404 for an unknown wallet or an unknown payout in `up_to`
+ * @throws Refusal 404 for an unknown wallet, or if the query parameter `up_to` names an unknown payout
  */
 export async function listPayouts(
   database: ServicesDatabase,

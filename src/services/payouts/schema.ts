@@ -87,7 +87,7 @@ export const payoutSchema = Type.Object(
     amount,
     currency,
     reference: serviceReference,
-    /** The `reference` of the merchant's request; unique per merchant and environment. */
+    /** The `reference` of the merchant's request, unique per merchant and environment; null if the request had none. */
     merchantReference: textOrNull(
       'invoice-42',
       "The merchant's own reference, from the request that created the payout",

@@ -2,7 +2,7 @@ import type { Payout } from './schema.js';
 
 /** Options of the simulated bank. */
 export interface BankOptions {
-  /** Delay before the bank accepts a payout. After that, the same delay passes again before the payout is paid. */
+  /** Delay until the bank accepts a new payout. After the same delay again, the payout is paid or fails. */
   readonly delayMilliseconds: number;
   /** Account numbers and recipients for which every transfer fails. */
   readonly failingAccounts: readonly string[];

@@ -11,7 +11,7 @@ import type { Transaction, TransactionsQuery, TransactionStatus } from './schema
 /**
  * Lists the merchant's transactions that match the query, newest first. Ids are assigned while the wallet is locked, so
  * a wallet's transactions are in the order in which its money moved.
- * @throws Refusal 404 for an unknown wallet or an unknown transaction in `up_to`
+ * @throws Refusal 404 for an unknown wallet, or if the query parameter `up_to` names an unknown transaction
  */
 export async function listTransactions(
   database: ServicesDatabase,

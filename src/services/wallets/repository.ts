@@ -8,7 +8,7 @@ import type { Wallet, WalletsQuery } from './schema.js';
 
 /**
  * Lists the merchant's wallets that match the query, newest first.
- * @throws Refusal 404 for an unknown wallet in `up_to`
+ * @throws Refusal 404 if the query parameter `up_to` names an unknown wallet
  */
 export async function listWallets(
   database: ServicesDatabase,

@@ -11,7 +11,10 @@ const lineEnd = 0x0a;
  */
 const appending = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Appends checkpoints to a file, one JSON object per line. Several processes can write to the same file. */
+/**
+ * Appends checkpoints (signed states of the log) to a file, one JSON object per line. Several processes can write to
+ * the same file.
+ */
 export class CheckpointFile implements CheckpointDestination {
   readonly name: string;
 

@@ -6,7 +6,10 @@ import type { LineWriter } from '../line-writer/line-writer.js';
 import { CheckpointQueue, type QueueStatus } from './checkpoint-queue.js';
 import { type Received, type ReceiptStatus, type ReceiptOptions, Receipts } from './receipts.js';
 
-/** A destination that stores checkpoints without checking them: a file, a syslog server or an HTTPS endpoint. */
+/**
+ * A destination that stores checkpoints (signed states of the log) without checking them: a file, a syslog server or an
+ * HTTPS endpoint.
+ */
 export interface CheckpointDestination {
   /** A name for operators, for example a file path or a URL. Contains no secret. */
   readonly name: string;
@@ -19,7 +22,7 @@ export interface CheckpointDestination {
   close(): Promise<void>;
 }
 
-/** How checkpoints are signed and where they are stored. */
+/** How checkpoints (signed states of the log) are signed, and where they are stored. */
 export interface CheckpointLogOptions {
   /** The signer of checkpoints with the long-lived key of this gateway. */
   readonly instance: NoteSigner;
@@ -30,22 +33,25 @@ export interface CheckpointLogOptions {
   /** Called with the destination and the reason when storing fails, and with null when it succeeds again. */
   readonly onProblem?: (place: string, problem: string | null) => void;
   /**
-   * Options for receipts, the registry's signatures that it stored a checkpoint. Null or omitted: no receipts are
-   * requested.
+   * Options for receipts (the registry's signed confirmations that it stored a checkpoint). Null or omitted: no
+   * receipts are requested.
    */
   readonly receipts?: ReceiptOptions | null;
 }
 
-/** The state of all checkpoints of a process. */
+/** The delivery state of all checkpoints (signed states of the log) of a process. */
 export interface CheckpointStatus extends QueueStatus {
   /**
-   * The state of the receipts (the registry's signatures that it stored checkpoints); null if no receipts are
-   * requested.
+   * The state of the receipts (the registry's signed confirmations that it stored a checkpoint); null if no receipts
+   * are requested.
    */
   readonly receipts: ReceiptStatus | null;
 }
 
-/** Signs checkpoints of a log, and sends them to all destinations and to the registry. */
+/**
+ * Signs checkpoints of a log (its number of lines and their Merkle root). Sends them to all destinations and to the
+ * registry.
+ */
 export class CheckpointLog {
   readonly everyMilliseconds: number;
   readonly #instance: NoteSigner;
@@ -71,8 +77,8 @@ export class CheckpointLog {
   }
 
   /**
-   * Combines the states of all destinations: their problems, the number of stored checkpoints, and the greatest age of
-   * a destination's newest stored checkpoint.
+   * Combines the states of all destinations: their problems, the total number of stored checkpoints, and the greatest
+   * age of a destination's newest stored checkpoint. The state of the registry's receipts is separate.
    */
   get status(): CheckpointStatus {
     const places = this.#places.map(({ name, queue }) => ({ name, ...queue.status }));
@@ -86,24 +92,24 @@ export class CheckpointLog {
   }
 
   /**
-   * The newest checkpoint with a receipt; null before the first receipt. A receipt is the registry's signature that it
-   * stored the checkpoint.
+   * The newest checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint); null
+   * before the first receipt.
    */
   get received(): Received | null {
     return this.#receipts?.received ?? null;
   }
 
   /**
-   * Sets the callback for a rejected run (the lines of one process). If the registry rejects a run, it rejects all
-   * further checkpoints of the run too.
+   * Sets the callback for a rejected run (hash chain). If the registry rejects a run, it rejects all further
+   * checkpoints of the run too.
    */
   onRefused(callback: (run: string) => void): void {
     if (this.#receipts !== null) this.#receipts.onRefused = callback;
   }
 
   /**
-   * Waits for the receipt of the first checkpoint (the registry's signature that it stored the checkpoint), but no
-   * longer than a timeout. Does not wait if no receipts are requested.
+   * Waits for the first receipt (the registry's signed confirmation that it stored a checkpoint), but no longer than
+   * `registerMilliseconds`. Does not wait if no receipts are requested.
    */
   async register(): Promise<void> {
     await this.#receipts?.register();
@@ -130,15 +136,15 @@ export class CheckpointLog {
 
   #signerOf({ name, run, occasion }: Checkpoint): NoteSigner {
     const signer = this.#signers.get(run) ?? NoteSigner.inMemory(runKeyName(name, run));
-    // Deletes the private key of an ended run (the lines of one process). Otherwise an attacker who later reads this
-    // memory could sign checkpoints of that run.
+    // Deletes the private key of an ended run (hash chain). Otherwise an attacker who later reads this memory could
+    // sign checkpoints of that run.
     if (occasion === 'end') this.#signers.delete(run);
     else this.#signers.set(run, signer);
     return signer;
   }
 }
 
-/** Signs checkpoints of a log once their lines are on disk. */
+/** Signs checkpoints of a log (its number of lines and their Merkle root) once the lines are on disk. */
 export class LineSigner {
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: Pick<LineWriter, 'sync'>;
@@ -146,7 +152,7 @@ export class LineSigner {
   /** Whether a periodic checkpoint waits until its lines are on disk. */
   #isSigning = false;
   /**
-   * How the Merkle tree has grown without a signed checkpoint, because a sync to disk failed. The next checkpoint
+   * The growth of the Merkle tree that no signed checkpoint covers, because a sync to disk failed. The next checkpoint
    * includes this growth.
    */
   #unsigned: TreeGrowth | null = null;
@@ -157,8 +163,8 @@ export class LineSigner {
   }
 
   /**
-   * Signs a checkpoint of all lines of a chain once they are on disk. Otherwise, lines that a crash loses after the
-   * signature could not be distinguished from lines that an attacker removed.
+   * Signs a checkpoint of all lines of a chain, but only once they are on disk. With an earlier signature, lines that a
+   * crash loses could not be distinguished from lines that an attacker removed.
    */
   sign(
     { id: run, tree }: Pick<Chain, 'id' | 'tree'>,

@@ -1,7 +1,7 @@
 import type { Checkpoint } from '../../evidence/checkpoint.js';
 import type { TreeGrowth } from '../../evidence/merkle-tree.js';
 
-/** A signed checkpoint that is queued for its destinations. */
+/** A signed checkpoint (number of lines of a log and their Merkle root) that is queued for its destinations. */
 export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occasion'> {
   readonly note: string;
   /** When it was signed, by the monotonic clock, in milliseconds. */
@@ -12,11 +12,11 @@ export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occ
 
 /**
  * The result of sending a checkpoint; null if the destination stored it. `isRefused`: the registry accepts no more
- * checkpoints of this run (the lines of one process), so the queue drops them all without a retry.
+ * checkpoints of this run (hash chain), so the queue drops all of them without a retry.
  */
 export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
 
-/** The state of the checkpoints for one destination. */
+/** The delivery state of the checkpoints (signed states of the log) for one destination. */
 export interface QueueStatus {
   /** Why delivery fails at present, for operators; null if it does not fail. */
   readonly problem: string | null;
@@ -43,8 +43,8 @@ export interface QueueDestination {
 
 const retryMilliseconds = 1_000;
 /**
- * A destination can hang without an error. Therefore it counts as failing once its newest stored checkpoint is older
- * than this number of intervals.
+ * A destination can hang without an error. So it counts as failing once its newest stored checkpoint is older than this
+ * number of checkpoint intervals plus `lateMilliseconds`.
  */
 const lateIntervals = 3;
 const lateMilliseconds = 5_000;
@@ -56,7 +56,7 @@ const mostWaiting = 1_000;
 
 /**
  * The queue of checkpoints for one destination. Sends the oldest checkpoint unchanged until it is stored. A newer
- * checkpoint replaces a waiting periodic one of the same run (the lines of one process).
+ * checkpoint replaces a waiting periodic checkpoint of the same run (hash chain).
  */
 export class CheckpointQueue {
   readonly #place: QueueDestination;
@@ -103,8 +103,7 @@ export class CheckpointQueue {
   }
 
   /**
-   * Removes a checkpoint from the queue. Its tree growth is added to the next checkpoint of the same run (the lines of
-   * one process).
+   * Removes a checkpoint from the queue. Its tree growth is added to the next checkpoint of the same run (hash chain).
    */
   #leaveOut(index: number): void {
     const [left] = this.#waiting.splice(index, 1);

@@ -13,29 +13,29 @@ import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint
 import { UnansweredFiles } from './unanswered-files.js';
 
 /**
- * The registry's reply to a checkpoint. The registry is the witness of the gateway: it signs that it saw the
- * checkpoint.
+ * The registry's reply to a checkpoint. It contains a receipt (the registry's signed confirmation that it stored the
+ * checkpoint), or the reason why there is no receipt.
  */
 export interface WitnessReply {
   /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
-  /** Why the registry signed no receipt, as a text for operators. */
+  /** Why the registry signed no receipt, for operators. */
   readonly problem?: string | undefined;
-  /** The receipt (signature that the registry stored the checkpoint) as a signature line, with its line end. */
+  /** The receipt (signed confirmation of storage) as a signature line, with its line end. */
   readonly receipt?: string | undefined;
-  /** The public key of the registry that verifies the receipt. */
+  /** The registry's public key, which verifies the receipt. */
   readonly key?: string | undefined;
-  /** The newest signed length and Merkle root of the registry's list of checkpoints. */
+  /** The signed head (length and Merkle root) of the registry's list of checkpoints. */
   readonly head?: string | undefined;
 }
 
-/** The public keys before and after the registry changed the key with which it signs receipts. */
+/** The registry's former and current public key for receipts, after a change. */
 export interface KeyChange {
   readonly former: string;
   readonly current: string;
 }
 
-/** Options for receipts. A receipt is the registry's signature that it has stored a checkpoint. */
+/** Options for receipts. A receipt is the registry's signed confirmation that it stored a checkpoint. */
 export interface ReceiptOptions {
   /**
    * Sends a checkpoint to the registry. Rejects if there is no reply; even then, the registry could have stored the
@@ -43,12 +43,12 @@ export interface ReceiptOptions {
    */
   readonly submit: (submission: string) => Promise<WitnessReply>;
   /**
-   * Path next to which checkpoints without a reply are stored in files, so that the next process can send them. Null:
+   * Checkpoints without a reply are stored in files beside this path, so that the next process can send them. Null:
    * these checkpoints are lost when this process ends.
    */
   readonly besideFile: string | null;
   /**
-   * Interval in milliseconds at which this process touches its files beside `besideFile`. Their new modification time
+   * Interval in milliseconds at which this process touches its files beside `besideFile`. The new modification time
    * shows other processes that this process is running.
    */
   readonly refreshMilliseconds?: number;
@@ -66,13 +66,11 @@ export interface ReceiptOptions {
   readonly registerMilliseconds: number;
   /** Whether the gateway becomes ready only after it has received the first receipt. */
   readonly isRequired: boolean;
-  /**
-   * Called with the reason when the registry signs no receipt for a checkpoint, and with null when it signs one again.
-   */
+  /** Called with the reason when a checkpoint gets no valid receipt, and with null when a checkpoint gets one again. */
   readonly onProblem?: (problem: string | null) => void;
 }
 
-/** The state of the receipts (the registry's signatures that it stored a checkpoint), for operators. */
+/** The state of the receipts (the registry's signed confirmations that it stored a checkpoint), for operators. */
 export interface ReceiptStatus extends QueueStatus {
   /** Whether the registry has signed a receipt for a checkpoint of this process. */
   readonly isRegistered: boolean;
@@ -80,8 +78,9 @@ export interface ReceiptStatus extends QueueStatus {
 }
 
 /**
- * The newest checkpoint with a receipt: the note with all its signatures. From the same reply: the signed head (length
- * and Merkle root) of the registry's list of checkpoints.
+ * The newest checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint). `note` is
+ * the checkpoint with all its signatures. `head` is the signed head (length and Merkle root) of the registry's list of
+ * checkpoints.
  */
 export interface Received {
   readonly note: string;
@@ -89,15 +88,18 @@ export interface Received {
 }
 
 const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
-/** The result of sending a checkpoint to the registry; `isUnanswered` means that there was no reply. */
+/**
+ * The result of sending a checkpoint to the registry; null if it got a valid receipt. `isUnanswered` means that there
+ * was no reply.
+ */
 type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
 
-/** Error for a receipt that was signed with a key that is not accepted. */
+/** Error for a receipt that no accepted key of the registry has signed. */
 class WrongKey extends Error {}
 
 /**
- * Obtains receipts (the registry's signatures that it stored a checkpoint) for the checkpoints of this process, and for
- * checkpoints to which an ended process received no reply.
+ * Obtains receipts (the registry's signed confirmations that it stored a checkpoint). Sends the checkpoints of this
+ * process, and those of ended processes that got no reply.
  */
 export class Receipts {
   readonly #options: ReceiptOptions;
@@ -105,7 +107,7 @@ export class Receipts {
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
   /**
-   * The replaced keys of the registry. They are not accepted again: a key could have been replaced because it was
+   * The registry's former keys. They are not accepted again: the registry could have replaced a key because it was
    * stolen.
    */
   readonly #replacedKeys = new Set<string>();
@@ -118,10 +120,7 @@ export class Receipts {
   #register: () => void = () => undefined;
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
-  /**
-   * Called when the registry rejects a run (the lines of one process). All further checkpoints of the run are rejected
-   * too.
-   */
+  /** Called when the registry rejects a run (hash chain). It then rejects all further checkpoints of the run too. */
   onRefused: (run: string) => void = () => undefined;
 
   /** @param everyMilliseconds milliseconds between two periodic checkpoints */
@@ -143,7 +142,10 @@ export class Receipts {
     return { ...this.#queue.status, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
   }
 
-  /** The newest checkpoint with a receipt (the registry's signature that it stored it); null before the first one. */
+  /**
+   * The newest checkpoint with a receipt (the registry's signed confirmation that it stored it); null before the first
+   * receipt.
+   */
   get received(): Received | null {
     return this.#received;
   }
@@ -152,9 +154,7 @@ export class Receipts {
     this.#queue.add(checkpoint);
   }
 
-  /**
-   * Waits until the registry has signed a receipt for the first checkpoint, but no longer than `registerMilliseconds`.
-   */
+  /** Waits until a checkpoint of this process has a receipt, but no longer than `registerMilliseconds`. */
   async register(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, this.#options.registerMilliseconds)));
@@ -173,8 +173,8 @@ export class Receipts {
     // so the registry must know that process.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // The gateway replaces a rejected run (hash chain) by a new run. That does not help if the registry rejects the
-    // start checkpoint, because it would reject the new run's start checkpoint too. So a start checkpoint is retried.
+    // The gateway replaces a rejected run (hash chain) by a new run. This does not help if the registry rejects the
+    // start checkpoint: it would reject the start checkpoint of the new run too. So a start checkpoint is retried.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;
@@ -217,7 +217,8 @@ export class Receipts {
    * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. The registry has a
    * new key if it lost the previous one. A new key is accepted like the first one, because the channel is
    * authenticated.
-   * @throws InvalidNote, WrongKey
+   * @throws WrongKey for a key that is not accepted
+   * @throws InvalidNote for a malformed note or key
    */
   #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {
     const current = this.#key;
@@ -259,7 +260,7 @@ export class Receipts {
         const outcome = await this.#submit(submission);
         if (outcome?.isUnanswered === true) return;
         isDone = outcome === null || outcome.isRefused === true;
-        if (!isDone) break; // later checkpoints build on this one
+        if (!isDone) break; // the registry accepts later checkpoints only after this one
       }
       if (isDone) await remove();
     }

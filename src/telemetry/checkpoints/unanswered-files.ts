@@ -3,14 +3,14 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { uniqueId } from '../unique-id.js';
 
-/** Checkpoints that an ended process sent to the registry without getting a reply. */
+/** Checkpoints (signed states of the log) that an ended process sent to the registry without getting a reply. */
 export interface FormerSubmissions {
   readonly submissions: readonly string[];
   /** Deletes the stored checkpoints. Call it once the registry has replied to all of them. */
   readonly remove: () => Promise<void>;
 }
 
-/** What the scans of the folder have shown about the file in which another process stores checkpoints. */
+/** What the scans of the folder have shown about one file with the checkpoints of another process. */
 interface Sighting {
   /** The inode and modification time of the file; they change each time its process touches the file. */
   readonly stamp: string;
@@ -23,7 +23,7 @@ interface Sighting {
 const defaultRefreshMilliseconds = 2_000;
 /**
  * A process counts as ended if its file did not change for this number of scans. A limit in seconds would not work:
- * after a pause of the whole machine, the files of all processes would exceed it.
+ * after a pause of the whole machine, the files of all processes would be older than the limit.
  */
 const idleScansOfGone = 5;
 const suffix = '.unanswered';
@@ -40,9 +40,9 @@ const liveSuffix = `${suffix}.live`;
 const nameForm = /^\.([0-9A-Z]{26})(?:\.[0-9A-Z]{26})?((?:\.released)?\.unanswered|\.unanswered\.live)$/;
 
 /**
- * Stores checkpoints to which the registry sent no reply, and takes over the files of ended processes. A process
- * touches its files to show that it runs. Process ids would not show this, because several containers can share the
- * folder.
+ * Stores checkpoints (signed states of the log) to which the registry sent no reply, and takes over the files of ended
+ * processes. A process touches its files to show that it runs. Process ids would not show this, because several
+ * containers can share the folder.
  */
 export class UnansweredFiles {
   readonly #beside: string;
@@ -164,7 +164,7 @@ export class UnansweredFiles {
   async #claim(file: string): Promise<void> {
     const own = this.#nameOf(this.#partsOf(file)?.id ?? uniqueId(), `.${uniqueId()}${liveSuffix}`);
     try {
-      await touch(file); // renaming keeps the modification time, so another process would take over the file as well
+      await touch(file); // otherwise the file would still look idle, and another process would take it over too
       await rename(file, own);
       this.#taken.add(own);
     } catch {
@@ -183,18 +183,19 @@ export class UnansweredFiles {
       await writeFile(`${file}.new`, JSON.stringify(submissions), { mode: 0o600 });
       await rename(`${file}.new`, file);
     } catch {
-      // Ignored: on a read-only disk, the next process cannot send these checkpoints.
+      // Ignored: without the file, for example on a read-only disk, the next process cannot send these checkpoints.
     }
   }
 }
 
 async function touch(file: string): Promise<void> {
   const now = new Date();
-  await utimes(file, now, now).catch(() => undefined); // there may be no file
+  await utimes(file, now, now).catch(() => undefined); // ignored: the file can be missing
 }
 
 /**
- * Identifies a version of a file. Opens the file first: NFS can report an outdated time for a file that is not open.
+ * Returns a text that identifies a version of a file; null if the file cannot be read. Opens the file first: NFS can
+ * report an outdated time for a file that is not open.
  */
 async function stampOf(file: string): Promise<string | null> {
   try {

@@ -42,8 +42,8 @@ export class LineBuffer {
 const mostBytes = 16 * 1024 * 1024;
 
 /**
- * Stores the lines that were written since the latest check that found the file in place. If the file is removed,
- * writes to it still succeed, but its lines are lost. The stored lines are then written again to the new file.
+ * Stores the lines that were written since the last check that found the file in place. If the file is removed, writes
+ * to it still succeed, but its lines are lost. The stored lines are then written again, to the new file.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);

@@ -80,7 +80,10 @@ export class LineWriter {
     return this.#newest.written;
   }
 
-  /** Upper limit of the bytes in the newest file: those already written and those of the write in progress. */
+  /**
+   * Maximum number of bytes of this process in the newest file: the bytes already written plus the bytes of the write
+   * in progress.
+   */
   get handed(): number {
     const { written, pending, taken } = this.#newest;
     return written + (pending === null ? 0 : pending.length - taken);
@@ -152,7 +155,10 @@ export class LineWriter {
     return lost;
   }
 
-  /** Writes the queued lines. Closes the file when all are written or the timeout has passed. */
+  /**
+   * Writes the queued lines, but waits no longer than the timeout. Then closes the file, unless a write is still in
+   * progress.
+   */
   async close(timeoutMilliseconds: number): Promise<void> {
     if (!this.#writing) this.#writeNext();
     await new Promise<void>((resolve) => {
@@ -201,8 +207,8 @@ export class LineWriter {
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       const synced = segment.synced.splice(0);
-      // The writer reports no problem for this error: syncing a pipe always fails, and on a broken disk the next write
-      // fails as well.
+      // If fdatasync fails, the writer reports no problem: syncing a pipe always fails, and on a broken disk the next
+      // write fails as well.
       fdatasync(segment.descriptor, (error) => {
         for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
         this.#writeNext();
@@ -245,7 +251,8 @@ export class LineWriter {
       else if (!transientCodes.has(error.code)) this.#moveOn(segment, bytes, next);
       else if (!fullDiskCodes.has(error.code)) this.#writeAgain(again);
       else {
-        // A removed file uses disk space as long as it is open. The next file needs that space, so do not wait.
+        // A removed file uses disk space as long as it is open. The next file needs this space, so the writer gives up
+        // the removed file at once.
         fstat(segment.descriptor, (unknown, found) => {
           if (unknown === null && found.nlink === 0) this.#moveOn(segment, bytes, next);
           else this.#writeAgain(again);
@@ -261,8 +268,8 @@ export class LineWriter {
   }
 
   /**
-   * Gives up a file that cannot be written any more. Its lines are written to the next file, from the first incomplete
-   * line on.
+   * Gives up a file that cannot be written any more. Its lines are written to the next file, beginning with the line
+   * that is only partly written.
    */
   #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
     const begin = segment.taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, segment.taken - 1) + 1;
