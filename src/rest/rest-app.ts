@@ -102,14 +102,7 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
   return app;
 }
 
-<<<<<<< HEAD
 /** Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. */
-=======
-/**
- * Makes an API with JSON bodies from an app, or from a part of an app that has a path prefix. The caller must add all
- * routes in the same event-loop turn: the rejection of unsupported methods ignores later routes.
- */
->>>>>>> w-c6
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
@@ -201,18 +194,11 @@ declare module 'fastify' {
   }
 }
 
-<<<<<<< HEAD
 /** A path with routes, and the methods of these routes. */
 interface RoutePath {
   readonly url: string;
   readonly methods: Set<string>;
 }
-=======
-/**
- * The only method that gets no route. Node emits CONNECT requests as a separate event, so no route could receive them.
- */
-const tunnelMethod = 'CONNECT';
->>>>>>> w-c6
 
 /**
  * Rejects unknown paths and unsupported methods before the body is read. Must be called after authentication is added,
