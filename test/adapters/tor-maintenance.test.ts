@@ -620,6 +620,20 @@ t.test('a list file is published for the others, which use it only if they canno
   t.equal(says(elsewhere, '198.51.100.9', '203.0.113.1'), '01');
 });
 
+t.test('a list file is published later if another process took over the right to fetch before', async (t) => {
+  const directory = t.testdir({ list: '198.51.100.9\n' });
+  const world = new TestWorld();
+  const { exits } = world.open(directory, { from: [path.join(directory, 'list')], shared: world.store });
+  await exits.load();
+  // The right expires during the fetch, and another process gets it.
+  world.store.onClaim = () => (world.store.claimed = false);
+  await exits.tick();
+  t.equal(world.store.record, null);
+  world.store.onClaim = () => undefined;
+  await exits.tick();
+  t.match(world.store.record, '198.51.100.9');
+});
+
 t.test('a local list file is not replaced by that of another machine, and its shrinking is limited too', async (t) => {
   const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
   const file = path.join(directory, 'list');

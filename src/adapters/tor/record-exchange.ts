@@ -101,7 +101,8 @@ export class RecordExchange {
    * Calls `act` while this process has the exclusive right to fetch, and publishes the result unless the right was lost
    * meanwhile. Without a shared store, only calls `act`.
    * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
-   * @returns false if another process is fetching, or the key store is unavailable; in both cases nothing was published
+   * @returns whether the list was published. False if another process is fetching or has taken over the right to fetch,
+   *   and if the key store is unavailable. True without a shared store.
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;
@@ -118,9 +119,10 @@ export class RecordExchange {
       }
       if (!(await this.adoptShared())) return false;
       const record = this.#record(await act());
-      if (await claim.publish(record)) this.#sharedText = record;
+      const isPublished = await claim.publish(record);
+      if (isPublished) this.#sharedText = record;
       this.#writing.wentWell();
-      return true;
+      return isPublished;
     } catch (error) {
       this.#writing.failed(error);
       return false;
