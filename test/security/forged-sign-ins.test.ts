@@ -259,6 +259,26 @@ t.test('claims make no owner while new owners need approval', async (t) => {
   t.match(await redeem(await start()), { status: 200, body: { data: { roles: ['owner'] } } });
 });
 
+t.test('an owner who is the last of two owners made by claims makes no further owner alone', async (t) => {
+  const { start, redeem, forge, call, database, time } = await fixture(t);
+  const signIn = async (sub: string, group: string) => {
+    forge({ claims: { sub, groups: [group] } });
+    const { status, body } = await redeem(await start());
+    t.equal(status, 200);
+    return body.data.token;
+  };
+  const token = await signIn('ada', 'owners');
+  await signIn('eve', 'owners');
+  await signIn('eve', 'ops');
+  await applyConfiguredRules({ database, clock: time, random: randomBytes }, { ...noRules, owners: true }, undefined);
+  const body = { name: 'mallory', roles: ['owner'] };
+  const headers = { authorization: `Bearer ${token}` };
+  t.match(await call('POST', '/administrators', { headers, body }), {
+    status: 409,
+    body: { data: { code: 'approval_required' } },
+  });
+});
+
 t.test('a refresh with the identity of another person ends the sign-in', async (t) => {
   const { start, redeem, refresh, causes, forge, call } = await fixture(t);
   const { handle, token } = (await redeem(await start())).body.data;

@@ -201,7 +201,7 @@ async function ownerRule(transaction: RegistryDatabase, before: Shown | null, af
  * If two active owners exist, stores this fact. From then on, the approval rules apply to new owners, even if only one
  * owner is left later.
  */
-async function noteOwners(transaction: RegistryDatabase): Promise<void> {
+export async function noteOwners(transaction: RegistryDatabase): Promise<void> {
   if ((await activeOwners(transaction)).length < 2) return;
   await transaction.updateTable('approval_settings').set({ had_second_owner: 1 }).execute();
 }

@@ -1,7 +1,7 @@
 import type { RegistryDatabase } from '../registry-database.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { NewEvent } from '../events/repository.js';
-import { findAdministrator } from '../administrators/repository.js';
+import { findAdministrator, noteOwners } from '../administrators/repository.js';
 import { rulesIn } from '../approvals/guard.js';
 import type { Administrator } from '../administrators/schema.js';
 import type { Change } from '../change.js';
@@ -56,6 +56,7 @@ export async function accountOf(
       ...{ created_at: now, updated_at: now, version: 1 },
     })
     .execute();
+  await noteOwners(transaction);
   const after = await findAdministrator(transaction, id);
   const event = { action: 'administrator.created', merchantId: grant.merchantId ?? '', keyId: null } as const;
   return { administrator: after, events: [{ ...event, before: null, after }] };
@@ -77,6 +78,7 @@ async function changed(
     .set((it) => ({ roles: JSON.stringify(grant.roles), updated_at: now, version: it('version', '+', 1) }))
     .where('id', '=', before.id)
     .execute();
+  await noteOwners(transaction);
   const after = await findAdministrator(transaction, before.id);
   const event = { action: 'administrator.changed', merchantId: before.merchantId ?? '', keyId: null } as const;
   return { administrator: after, events: [{ ...event, before, after }] };
