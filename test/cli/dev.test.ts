@@ -141,7 +141,8 @@ t.test(
     );
     const events = /^npx merchant-gateway (events list .*)$/m.exec(dev.welcome)?.[1] ?? '';
     const ofFunding = () => run(...events.split(' '), '--action', 'wallet.funded');
-    while (!(await ofFunding()).stdout.includes('demo-treasurer')) await new Promise(setImmediate);
+    while (!(await ofFunding()).stdout.includes('demo-treasurer'))
+      await new Promise((resolve) => setTimeout(resolve, 1));
     const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';
     t.equal(await dev.end('SIGINT'), 0, 'SIGINT ends the process with status 0');
     await t.rejects(readdir(data), 'the temporary directory is removed');
@@ -466,7 +467,7 @@ t.test('a signal during the start leaves no files', async (t) => {
     (await readdir(temporary)).length === 0 ||
     (await readdir(path.join(temporary, (await readdir(temporary))[0] ?? ''))).length === 0
   ) {
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setTimeout(resolve, 5));
   }
   child.kill('SIGTERM');
   await exited;

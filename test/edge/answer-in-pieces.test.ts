@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
@@ -29,13 +29,13 @@ async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
   const end = Date.now() + 10_000;
   while (sockets.size > 0) {
     if (Date.now() > end) throw new Error('a connection to the upstream is still open');
-    await turn();
+    await wait(1);
   }
 }
 
 /** Resolves when the log has this number of lines. */
 async function linesOf(gateway: GatewayUnderTest, count: number): Promise<Record<string, unknown>[]> {
-  while (gateway.lines.length < count) await turn();
+  while (gateway.lines.length < count) await wait(1);
   return gateway.lines;
 }
 

@@ -501,9 +501,9 @@ t.test('a client that leaves during an upload is client_closed, not an upstream 
   socket.write(
     `POST /v1/payouts HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 99999\r\n\r\n${'x'.repeat(70_000)}`,
   );
-  while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
+  while (upstream.sockets.size === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   socket.end();
-  while (gateway.lines.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  while (gateway.lines.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   t.match(gateway.lines, [{ event: { code: 'client_closed' }, http: { response: { status_code: 499 } } }]);
 });
 

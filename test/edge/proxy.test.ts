@@ -485,7 +485,7 @@ t.test('an upload that its client aborts is never completed upstream', async (t)
   socket.write(
     `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n{"amount":${' '.repeat(70_000)}`,
   );
-  while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
+  while (upstream.sockets.size === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   const closed = closeOf(upstream);
   socket.destroy();
   await closed;
@@ -549,7 +549,7 @@ t.test('a small upload that its client aborts never reaches the upstream', async
   await once(socket, 'secureConnect');
   await ask(gateway, {}); // by the time of this response the gateway has started on the other request
   socket.destroy();
-  while (gateway.lines.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  while (gateway.lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
   t.same(
     gateway.lines.map((line) => (line.event as { code: string }).code),
     ['key_required', 'client_closed'],

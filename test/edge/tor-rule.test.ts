@@ -19,7 +19,8 @@ async function outcome(gateway: GatewayUnderTest, client: string, key: string | 
   const before = gateway.lines.length;
   const { status, body } = await ask(gateway, { headers: from(client, key) });
   const deadline = Date.now() + 30_000;
-  while (gateway.lines.length === before && Date.now() < deadline) await new Promise(setImmediate);
+  while (gateway.lines.length === before && Date.now() < deadline)
+    await new Promise((resolve) => setTimeout(resolve, 1));
   const line = gateway.lines[before] as { event: { code: string } };
   return `${status} ${line.event.code} ${(JSON.parse(body) as { message: string }).message}`;
 }

@@ -42,7 +42,7 @@ export async function http1Problems(gateway: GatewayUnderTest, parts: readonly s
   const ids = new Set(answers.map(({ headers }) => headers.get('x-request-id') ?? ''));
   const logged = (): string[] => gateway.lines.map((line) => (line.http as { request: { id: string } }).request.id);
   const deadline = performance.now() + hangMilliseconds;
-  while ([...ids].some((id) => !logged().includes(id)) && performance.now() < deadline) await setImmediate();
+  while ([...ids].some((id) => !logged().includes(id)) && performance.now() < deadline) await delay(1);
   for (const id of ids) {
     const count = logged().filter((one) => one === id).length;
     if (count !== 1) problems.push(`${count} lines in the log for the answer ${id}`);

@@ -34,9 +34,9 @@ export class ManualTime {
   }
 }
 
-/** Yields to the event loop until the condition holds. */
+/** Waits until the condition holds. Between two checks it sleeps, because a spinning test would take CPU time from others. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise(setImmediate);
+  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
 /** Waits for the condition, then advances the clock from timer to timer until the promise has settled. */

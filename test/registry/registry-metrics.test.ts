@@ -31,7 +31,7 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
 
   store.fails = (one) => (one === 'write' ? 'before' : null);
   await outwait(call('POST', `/keys/${keyId}/revoke`), 1);
-  while (!projector.isFailing) await new Promise((turn) => setImmediate(turn));
+  while (!projector.isFailing) await new Promise((resolve) => setTimeout(resolve, 1));
   const waiting = { ...known, revision: 3, projected_revision: 2, projection_failing: 1 };
   t.same(await figures(), waiting);
   store.fails = () => 'before';

@@ -33,7 +33,7 @@ async function sendAndDisconnect(gateway: GatewayUnderTest, pause: Pause): Promi
     await closed;
     await new Promise((resolve) => setTimeout(resolve, 20)); // until the close reaches the gateway over the real connection
     pause.resume();
-    while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
+    while (gateway.lines.length <= count) await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
 
@@ -116,9 +116,9 @@ t.test('client abort: the resources of an aborted request are released when its 
   for (const socket of sockets) {
     socket.write(requestBytes({ method: 'POST', path: '/v1/payouts', headers: [['x-api-key', liveKey]], body: '{}' }));
   }
-  while (waiting.length < many) await new Promise((resolve) => setImmediate(resolve));
+  while (waiting.length < many) await new Promise((resolve) => setTimeout(resolve, 1));
   for (const socket of sockets) socket.destroy();
-  while (gateway.lines.length < many) await new Promise((resolve) => setImmediate(resolve));
+  while (gateway.lines.length < many) await new Promise((resolve) => setTimeout(resolve, 1));
   for (const response of waiting) response.end('{}');
   while (upstream.sockets.size > 0 && timers() - before >= many) {
     await new Promise((resolve) => setTimeout(resolve, 20));

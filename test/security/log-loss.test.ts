@@ -70,7 +70,7 @@ t.test(
         accessLog,
         config: { accessLog: { onFailure } },
       });
-      while (accessLog.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+      while (accessLog.problem() === null) await new Promise((resolve) => setTimeout(resolve, 1));
       const response = await ask(gateway, { headers: [key] });
       const management = `http://127.0.0.1:${gateway.management}`;
       const ready = await fetch(`${management}/readyz`);
@@ -102,7 +102,7 @@ t.test(
     const sink = new ChainedLog({ ...ending, destination: '/dev/full', renameMilliseconds: 1, onProblem });
     t.equal(sink.problem(), null);
     sink.write('{"event":{"a":1}}');
-    while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+    while (sink.problem() === null) await new Promise((resolve) => setTimeout(resolve, 1));
     t.match(sink.problem(), /ENOSPC/);
     while (reported.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
     for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));

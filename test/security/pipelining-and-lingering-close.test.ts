@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import {
   ask,
@@ -37,7 +37,7 @@ t.test('a pipelined request is not executed when its connection breaks while it 
     socket.write(get + post + get);
     await arrived;
     socket.destroy();
-    while (gateway.lines.length < (count + 1) * 3) await new Promise((resolve) => setImmediate(resolve));
+    while (gateway.lines.length < (count + 1) * 3) await new Promise((resolve) => setTimeout(resolve, 1));
   }
   t.same(
     upstream.seen.filter(({ method }) => method === 'POST'),
@@ -172,7 +172,7 @@ t.test('a pipelined CONNECT is dropped when its client disconnects', async (t) =
   socket.write(withKey + tunnel);
   await arrived;
   socket.destroy();
-  while (gateway.lines.length === 0) await nextTurn();
+  while (gateway.lines.length === 0) await wait(1);
   t.equal((await ask(gateway, {})).status, 401);
   t.match(gateway.lines, [{ event: { code: 'client_closed' } }, { event: { code: 'key_required' } }]);
 });
@@ -230,7 +230,7 @@ t.test('lingering close: a request that follows a closing response is not execut
     await responded;
     socket.write(`0\r\n\r\n${payout}`);
     const lines = port === gateway.http ? 2 : 4;
-    while (gateway.lines.length < lines) await new Promise((resolve) => setImmediate(resolve));
+    while (gateway.lines.length < lines) await new Promise((resolve) => setTimeout(resolve, 1));
     socket.destroy();
   }
   t.same(upstream.seen, []);

@@ -109,7 +109,7 @@ t.test('response desync: a response after a client abort or timeout reaches no o
     const caller = connect(leaving.gateway.https, leaving.gateway.ca);
     caller.write(requestBytes(get));
     while (!leaving.sockets.some((socket) => socket.bytesRead > 0))
-      await new Promise((resolve) => setImmediate(resolve));
+      await new Promise((resolve) => setTimeout(resolve, 1));
     caller.destroy();
     const [socket] = leaving.sockets;
     if (socket?.destroyed === false) await once(socket, 'close');

@@ -110,7 +110,7 @@ t.test('slow read: a client that does not read its error responses is disconnect
   };
   const linesWithin = async (count: number, milliseconds: number): Promise<boolean> => {
     const end = Date.now() + milliseconds;
-    while (gateway.lines.length < count && Date.now() < end) await new Promise((resolve) => setImmediate(resolve));
+    while (gateway.lines.length < count && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 1));
     return gateway.lines.length >= count;
   };
   for (const [protocol, connected] of Object.entries(open)) {
