@@ -135,7 +135,10 @@ t.test('gateway processes share records and drop cached records together', { ski
     await write({ ...records, [keyName]: { ...keyRecord, revision }, 'mg:revision': revision });
     for (const gateway of gateways) {
       let status = 503;
-      for (; status === 503; await wait(5)) status = await gateway.ask();
+      while (status === 503) {
+        await wait(5);
+        status = await gateway.ask();
+      }
       t.equal(status, 200);
     }
   });
