@@ -92,7 +92,7 @@ export function checkProof(
   if (sealed === null) throw new InvalidNote('the proof contains no line of a log');
   if (sealed.id !== checkpoint.run)
     throw new InvalidNote(
-      'the line and the checkpoint in the proof belong to different runs (logs of one process each)',
+      'the line and the checkpoint in the proof belong to different runs, so they come from the logs of different processes',
     );
   if (sealed.sequence !== index + 1)
     throw new InvalidNote('the number of the line does not match the index in the proof');

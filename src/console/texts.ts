@@ -47,7 +47,7 @@ export const texts = {
   signIn: {
     title: 'Sign in',
     withProvider: 'Sign in with your organisation',
-    withLink: 'Without an account there, create a link that signs you in once:',
+    withLink: 'No account at your organisation? Create a link that signs you in once, with this command:',
     onlyLink: 'Create a link that signs you in once, with this command:',
     command: 'merchant-gateway console',
     failures: {

@@ -149,7 +149,7 @@ function isProtected(peer: IpAddress | null, proxies: IpRanges): boolean {
 function foreignHost(): Refusal {
   return new Refusal(
     421,
-    'The Host header is not a host of this API: use a host of its certificate, or add the host to registry.hosts',
+    'The Host header does not name this API: use a host name in the certificate of the API, or add it to registry.hosts',
   );
 }
 

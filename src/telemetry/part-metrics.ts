@@ -58,7 +58,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   );
   gauge(
     'gateway_tor_list_source_age_seconds',
-    'Seconds since the date in the list of this source; for a list without a date, since the source last confirmed the list.',
+    'Seconds since the date in the list of this source. For a list without a date: seconds since the source last sent it or reported it unchanged.',
     ['source'],
     (it, list) => {
       for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);

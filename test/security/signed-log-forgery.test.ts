@@ -215,7 +215,10 @@ t.test('a line moved to another run is found, regardless of the signer', (t) => 
   const note = signCheckpoint(checkpoint, sampleInstance, NoteSigner.inMemory(runKeyName(sampleName, run)));
   const proof = { previous: '0'.repeat(64), line: Buffer.from(line), index: 0, path: [], note };
   const keys = [{ key: sampleInstance.key, from: -Infinity, to: Infinity }];
-  t.throws(() => checkProof(proof, keys), /belong to different runs \(logs of one process each\)/);
+  t.throws(
+    () => checkProof(proof, keys),
+    /belong to different runs, so they come from the logs of different processes/,
+  );
   t.end();
 });
 

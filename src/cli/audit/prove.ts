@@ -61,7 +61,7 @@ export function proveCommand(io: CommandIo): Command {
 /** Creates the command `audit check-proof`. */
 export function checkProofCommand(io: CommandIo): Command {
   return new Command('check-proof')
-    .description('verify the proof of a line with public keys only, and print the line')
+    .description('verify the proof of a log line, with public keys only, and print that line')
     .argument('<file>', 'file with the proof that "merchant-gateway audit prove" printed')
     .addOption(publicKeyOption().makeOptionMandatory())
     .addOption(witnessKeyOption())

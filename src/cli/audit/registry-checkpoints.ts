@@ -46,7 +46,7 @@ export function registryOptions(command: Command): Command {
       '--registry <url>',
       'address of the admin API (or MERCHANT_GATEWAY_REGISTRY), used with "--checkpoints registry"',
     )
-    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
+    .option('--token-file <file>', 'file with your administrator token (or set MERCHANT_GATEWAY_TOKEN to the token)')
     .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)');
 }
 

@@ -157,7 +157,7 @@ export const identitySchema = Type.Object({
       { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
       {
         description:
-          'registry.console.merchantApi: the URLs at which merchants reach the gateways; null for a value that is not set',
+          'registry.console.merchantApi: the URLs at which merchants reach the gateways, and the CA file; each is null if it is not set',
       },
     ),
   ),

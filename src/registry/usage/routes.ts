@@ -190,7 +190,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: keyParams, querystring: addressesQuery },
       config: {
-        operation: { summary: 'The addresses of the requests with a key by day', page: addressRowSchema },
+        operation: { summary: 'The client addresses from which a key was used, by day', page: addressRowSchema },
         access: ofKey,
       },
     },
