@@ -189,8 +189,8 @@ export class ChainCheck {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
     }
-    // Removes the gap that the changed number caused. The gap can be absent, because the list was full or out-of-order
-    // lines split it.
+    // Removes the gap that the changed number caused. The list lacks it if the list was full, and has it in pieces if
+    // late lines split it.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];

@@ -12,7 +12,7 @@ import type { SignedRuns } from './signed-runs.js';
 export interface VerifierOptions {
   /** The secrets of the log, newest first. Empty if the lines are hashed without a secret. */
   readonly secrets: readonly LogSecret[];
-  /** Whether the last process could be running. If so, its chain is allowed to lack an end checkpoint. */
+  /** Whether the last process may still be running. If so, its chain is allowed to lack an end checkpoint. */
   readonly running: boolean;
   /** Whether the input is only a part of a log. Such a part can begin at any line of the log. */
   readonly partial: boolean;

@@ -37,7 +37,7 @@ export interface RecordStats extends CacheStats {
   readonly refused: Readonly<Record<RecordProblem, number>>;
 }
 
-/** Statistics of a record cache. `known` counts existing records; `unknown` counts cached ids that have no record. */
+/** Statistics of a record cache: `known` for its cached records, `unknown` for its cached ids that have no record. */
 export interface CacheStats {
   readonly known: CachePartStats;
   readonly unknown: CachePartStats;

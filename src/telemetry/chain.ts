@@ -206,8 +206,8 @@ export class LineHash {
 
   /**
    * @param secret the secret of the HMAC; `treeAlgorithm` for a Merkle tree, whose hashes need no secret
-   * @param head the beginning that all lines share, in ASCII: JSON from an object's opening brace to the comma after a
-   *   member
+   * @param head the beginning that all lines share, in ASCII: the start of a JSON object, up to and including the comma
+   *   after a member, such as `{"a":1,`
    */
   constructor(secret: LogSecret | typeof treeAlgorithm, head = '') {
     this.secret = secret;

@@ -41,8 +41,8 @@ interface Stored {
    */
   readonly sealProblem?: (names: readonly string[]) => string | null;
   /**
-   * Returns the problem if a record's generation (unbroken history of changes) is earlier than `own`; otherwise null.
-   * Absent for records in a file, because gateways do not check generations there.
+   * Returns a problem if the record belongs to an earlier generation (unbroken history of changes) than `own`, the
+   * store's current one; otherwise null. Absent for records in a file: gateways check no generations there.
    */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
   /** Reads a record by its name in the store, without the prefix; null if the record does not exist. */

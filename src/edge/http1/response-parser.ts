@@ -68,7 +68,7 @@ export class ResponseParser {
 
   /**
    * Parses one part of a response, starting at index `at`.
-   * @returns the index of the next part; null if this part is incomplete
+   * @returns the index at which parsing continues; null if more bytes are needed first
    */
   #step(method: string, bytes: Buffer, at: number): number | null {
     switch (this.#part) {

@@ -35,7 +35,7 @@ export class Exchange {
   readonly #startedAt = performance.now();
   /** When the request was over (decided, and its response finished), on the clock of `#startedAt`. Null until then. */
   #endedAt: number | null = null;
-  /** Cancels the request while its upstream response is pending. */
+  /** Lets the client's side cancel the request while the upstream response is pending. */
   readonly cancellation = new Cancellation();
   readonly #onOver: (() => void)[] = [];
   #decided = false;

@@ -28,8 +28,8 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     abortResponse(response); // another response has begun and cannot be replaced
     return;
   }
-  // Keep `connection`: once it is removed, Node never sends it. It cannot come from the upstream, because it is
-  // hop-by-hop.
+  // Keep `connection`: once it is removed, Node never sends it. It is never the upstream's: hop-by-hop
+  // headers of upstreams are not forwarded.
   for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.found.responseHeaders];

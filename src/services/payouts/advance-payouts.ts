@@ -130,9 +130,9 @@ async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRo
 
 /**
  * Refunds one failed payout. An error is only logged, so that other payouts continue; the refund is retried when the
- * lease expires.
- * @returns false after a DatabaseError, such as a lock timeout. If false, the caller skips the wallet's other refunds
- *   for now.
+ * payout's lease expires.
+ * @returns false after a DatabaseError, such as a lock timeout; the caller then skips the wallet's other refunds for
+ *   now
  */
 async function giveBack(
   { database, clock, logger }: AdvanceContext,

@@ -150,7 +150,7 @@ function percent(share: number): string {
 /** The first SIGINT or SIGTERM aborts `signal`; a second one ends the process at once. */
 interface Interruption {
   readonly signal: AbortSignal;
-  /** Removes the listeners, so that signals end the process at once again. */
+  /** Removes the listeners, so that the next signal ends the process immediately. */
   readonly forget: () => void;
 }
 
