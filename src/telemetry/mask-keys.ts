@@ -158,14 +158,15 @@ function cutOthers(masked: string): string {
 }
 
 /**
- * Returns a copy of a JSON value. Every string and every member name is cut where an API key begins. Administrators'
- * tokens in strings are masked.
+ * Returns a copy of a JSON value. Every string and every member name is cut where an API key begins, and
+ * administrators' tokens in them are masked.
  */
 export function cutKeysIn(value: unknown): unknown {
-  if (typeof value === 'string') return cutAtKey(maskTokens(value));
+  const cut = (text: string): string => cutAtKey(maskTokens(text));
+  if (typeof value === 'string') return cut(value);
   if (Array.isArray(value)) return value.map(cutKeysIn);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, part]) => [cutAtKey(name), cutKeysIn(part)]));
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [cut(name), cutKeysIn(part)]));
 }
 
 function withoutSecret(key: string): string {

@@ -42,7 +42,9 @@ t.test('the wallets of the console are no way to the rest of the services', asyn
   for (const id of ids) {
     for (const end of ['', '/entries'])
       t.equal((await ask('GET', `${api}/${id}${end}`, { session })).status, 404, `${id}${end}`);
-    t.equal((await ask('POST', `${api}/${id}/fund`, { session, body })).status, 404, `${id}/fund`);
+    // A client resolves `./fund` to `fund`, which is the id of a wallet: that path takes only GET.
+    const status = id === '.' ? 405 : 404;
+    t.equal((await ask('POST', `${api}/${id}/fund`, { session, body })).status, status, `${id}/fund`);
   }
   for (const query of [
     'merchantId=a%26b',

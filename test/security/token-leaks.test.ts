@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
+import { createLogger } from '../../src/telemetry/logger.js';
 import { freePort } from '../adapters/redis-server.js';
 import { killAtEnd, productCommand } from '../product-command.js';
 
@@ -51,6 +52,16 @@ async function run(...args: string[]) {
   clearInterval(look);
   return { output, status, processList: seen.join('\n') };
 }
+
+t.test('the process log has no token, neither in a value nor in the name of a member', (t) => {
+  const lines: string[] = [];
+  const token = `mga_${'a'.repeat(51)}`;
+  createLogger('info', { write: (line) => lines.push(line) }).info({ [token]: 1, list: [{ [token]: token }] }, token);
+  t.equal(lines.length, 1);
+  t.notOk(lines[0]?.includes('aaaa'));
+  t.equal(lines[0]?.match(/mga_…/g)?.length, 4);
+  t.end();
+});
 
 t.test('neither the process list, nor the output, nor the log of the registry has a token', async (t) => {
   await ready;
