@@ -1,7 +1,7 @@
 import { METHODS } from 'node:http';
 import t from 'tap';
 import { Refusal } from '../../src/rest/refusal.js';
-import { createRestApp, idParams } from '../../src/rest/rest-app.js';
+import { createRestApp, createServer, idParams, serveJson } from '../../src/rest/rest-app.js';
 import Type from '../../src/typebox/typebox.js';
 
 function appOf(isAdmitted: () => boolean) {
@@ -94,4 +94,23 @@ t.test('a client that is not admitted learns neither paths nor methods', async (
       t.same(answer.json(), { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } });
     }
   }
+});
+
+t.test('a part of an app with a prefix rejects wrong methods and unknown paths in the same way', async (t) => {
+  const app = createServer({});
+  void app.register(
+    (scope, _options, done) => {
+      const api = serveJson(scope, () => undefined);
+      api.setNotFoundHandler(() => null);
+      api.get('/records/:id', { schema: { params: idParams } }, () => 'one');
+      done();
+    },
+    { prefix: '/api' },
+  );
+  t.teardown(() => app.close());
+  const wrong = await app.inject({ method: 'PUT', url: '/api/records/1' });
+  t.equal(wrong.statusCode, 405);
+  t.equal(wrong.headers.allow, 'GET, HEAD');
+  t.equal((await app.inject({ method: 'PUT', url: '/records/1' })).statusCode, 404);
+  t.equal((await app.inject({ method: 'GET', url: '/api/records' })).statusCode, 404);
 });
