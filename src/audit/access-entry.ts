@@ -70,8 +70,8 @@ export interface FoundEntry {
   /** The unparsed line. */
   readonly line: string;
   /**
-   * Whether the line is sealed: it has a hash chain id, a number and a hash, as every line of a gateway has. Lines
-   * without them were inserted or damaged.
+   * Whether the line is sealed: it has a hash chain id, a number and a hash. A gateway writes these in every line, so a
+   * line without them was inserted or damaged.
    */
   readonly isSealed: boolean;
 }

@@ -34,8 +34,8 @@ export class ChainCheck {
   /** The newest line: its position, and the number and the hash that it states. */
   newest: { readonly sequence: number; readonly hash: string; readonly place: Position } | null = null;
   /**
-   * Whether the newest line is known to end the chain: the line itself says so, or the next process found it as the
-   * last line.
+   * Whether the newest line is known to end the chain: it is an end checkpoint, it names the next chain, or the next
+   * process found it as the last line.
    */
   closed = false;
   /** Whether the newest line states that another file continues the chain, but does not name the next chain. */
@@ -65,8 +65,8 @@ export class ChainCheck {
   #expected: number;
   #gaps: Range[] = [];
   /**
-   * Whether a gap was dropped from the full list. If so, a line out of order cannot be distinguished from a repeated
-   * one.
+   * Whether a gap was dropped because the list of gaps was full. If so, a line out of order cannot be distinguished
+   * from a repeated one.
    */
   #forgotGap = false;
   /**
@@ -189,8 +189,8 @@ export class ChainCheck {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
     }
-    // Removes the gap that the changed number caused. The list lacks it if the list was full, and has it in pieces if
-    // late lines split it.
+    // Removes the gap that the changed number caused. Lines that came late may have split it into several gaps. If the
+    // list was full, the gap was not stored.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];
@@ -282,7 +282,7 @@ export interface Verdict {
   readonly chains: readonly ChainCheck[];
   /** How far signatures cover the lines of each gateway process; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first 1,000 findings of each kind, in the order of their detection; those from signatures come first. */
+  /** The first 1,000 findings of each kind: those from signatures, then the others, each in the order of detection. */
   readonly findings: readonly Finding[];
   /** The number of all findings, including those that `findings` omits. */
   readonly findingCount: number;

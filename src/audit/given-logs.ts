@@ -22,8 +22,7 @@ export interface GivenLog {
    */
   unfinished: { readonly finding: Finding; readonly note: string }[];
   /**
-   * The newest line if it belongs to no chain, otherwise null. A killed process could have left such an incomplete
-   * line.
+   * The newest line if it belongs to no chain, otherwise null. It can be an incomplete line that a killed process left.
    */
   fragment: Fragment | null;
 }

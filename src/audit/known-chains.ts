@@ -11,8 +11,8 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
   readonly #unsigned = new Map<string, Chain>();
   /**
-   * Unsigned chains in the order in which they began. Some have a verified line by now; an eviction skips and removes
-   * these.
+   * Unsigned chains in the order in which they began. An eviction skips and removes chains that have a verified line by
+   * now.
    */
   readonly #unproved: Chain[] = [];
 

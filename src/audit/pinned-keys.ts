@@ -14,8 +14,8 @@ export interface PinnedKey {
 /** How far the clocks of a gateway and of the registry are allowed to differ. */
 export const clockToleranceMilliseconds = 60_000;
 /**
- * In its receipt (signature with a time) for a checkpoint, the registry rounds the time down to whole seconds, so the
- * time can be 1 s too early.
+ * The registry's receipt for a checkpoint (signature with a time) states the time rounded down to whole seconds. So
+ * this time can be up to 1 s too early.
  */
 const receiptRoundingMilliseconds = 1_000;
 const noteHead = '{"note":"';

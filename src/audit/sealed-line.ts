@@ -32,7 +32,7 @@ const checkpointSchema = Type.Object({
 
 const checkpoints = Compile(checkpointSchema);
 
-/** What a checkpoint line (a log line about the hash chain itself) states. */
+/** The content of a checkpoint line: a log line that is not about requests, but about the hash chain itself. */
 export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
   readonly reason: Static<typeof checkpointSchema>['event']['reason'];
   readonly at: string;

@@ -37,8 +37,8 @@ export class SignedRun {
   readonly checkpoints = new Map<number, KeptCheckpoint>();
   newest: GivenCheckpoint;
   /**
-   * The last line of this run as the next process found it in the log. The next process signed this in its start
-   * checkpoint.
+   * The last line of this run (its number and hash) as the next process found it in the log. The next process states
+   * this line in its signed start checkpoint (`by`). Null if no such checkpoint is known.
    */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
   /** The newest signed checkpoint whose Merkle root matches the lines; null before the first match. */
@@ -74,8 +74,8 @@ export class SignedRun {
   }
 
   /**
-   * Returns the number of lines in the largest checkpoint that ends at or before this line; 0 if there is no such
-   * checkpoint.
+   * Returns the size (number of covered lines) of the largest checkpoint that ends at or before this line; 0 if there
+   * is no such checkpoint.
    */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);

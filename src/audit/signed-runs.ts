@@ -8,8 +8,8 @@ import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed
 import type { WitnessedList } from './witnessed-list.js';
 
 /**
- * The value of `--checkpoints` that stands for the checkpoints of the registry. In findings (reported defects), it
- * replaces their file name.
+ * The value of `--checkpoints` that stands for the checkpoints of the registry. Findings (reported defects) in these
+ * checkpoints have it as their file name.
  */
 export const registryWord = 'registry';
 
@@ -27,13 +27,13 @@ export class SignedRuns {
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /** Checkpoints that the registry received over 60 s before or after signing: their count, and times of the first. */
+  /** Checkpoints with over 60 s between signing and arrival at the registry: their count, and the first one's times. */
   readonly #apart = { count: 0, first: null as string | null };
   /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();
   /**
-   * The first checkpoints of all gateway processes. Each states the last line of the previous process. `link` evaluates
-   * these statements after all checkpoints were read, because those of the previous process can come later.
+   * The start checkpoints of all gateway processes. Each states the last line of the previous process. `link` evaluates
+   * them after all checkpoints were read, because the checkpoints of the previous process can come later.
    */
   readonly #starts: GivenCheckpoint[] = [];
 
@@ -68,8 +68,8 @@ export class SignedRuns {
   }
 
   /**
-   * Links the lines of each gateway process (`run`) to those of the previous process. Call it after all checkpoints
-   * were read and before the first line of the log.
+   * Links the lines of each gateway process (`run`) to those of the previous process, and reports contradictory links.
+   * Call it after all checkpoints were read and before the first line of the log.
    */
   link(): void {
     const followers = new Map<string, GivenCheckpoint>();
@@ -120,7 +120,7 @@ export class SignedRuns {
   /**
    * Compares a checkpoint line of the log with the registry's list of checkpoints. The line can contain a receipt,
    * whose time is stored, and a list head: the length and the Merkle root of the list, as signed by the registry.
-   * @returns how they differ; null if they match
+   * @returns the defect that was found, such as a removed checkpoint; null if nothing contradicts the line
    */
   compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
     if (this.#witnessed === null) return null;
@@ -283,8 +283,8 @@ export class SignedRuns {
   }
 
   /**
-   * Detects that the registry has removed a checkpoint: it signed a receipt, but now stores no checkpoint of that size
-   * or above. If the registry's list is given, checkpoints from files do not count as stored.
+   * Detects that the registry has removed a checkpoint: it signed a receipt for `size` lines, but now stores no
+   * checkpoint that covers them. If the registry's list is given, checkpoints from files do not count as stored.
    */
   #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
     const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;

@@ -18,7 +18,7 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
-  /** When the log was read, in ms since 1970. A process without a checkpoint in the 180 s before counts as ended. */
+  /** When the log was read, in ms since 1970. A process without a checkpoint in the last 180 s counts as ended. */
   readonly asOf?: number;
 }
 
@@ -41,9 +41,9 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The first checkpoints of files that continue another file. Checked at the end: the other file can come later. */
+  /** Start checkpoints of files that continue another file. They are checked last: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line, if that line can end it; otherwise null. Its missing proof is then no defect. */
+  /** The chain of the first line if that line can also end it; otherwise null. Such a chain may remain unverified. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -229,8 +229,8 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // An attacker could insert a complete line whose length is the one that the next process stated. So the fragment
-    // must also have the form of an incomplete line.
+    // The next process states how long the incomplete line was. An attacker could insert a complete line of that
+    // length. So the fragment must also have the form of an incomplete line.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
         `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,

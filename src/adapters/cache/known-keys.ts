@@ -50,7 +50,8 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    places.copyWithin(first + 1, first, last); // makes room at the front; a full bucket loses its oldest entry
+    // Frees the first slot. Overwrites the old copy of this number or, in a full bucket, the oldest number.
+    places.copyWithin(first + 1, first, last);
     places[first] = number;
   }
 

@@ -24,9 +24,9 @@ export class FreshnessWait {
   }
 
   /**
-   * Resolves after `patienceMilliseconds`. If the cache is still not fresh then, records the time, so that further
-   * requests skip the wait. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node
-   * first process the data that arrived meanwhile.
+   * Resolves after `patienceMilliseconds`. If the cache has not become fresh by that time, further requests skip the
+   * wait for 250 ms. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node first
+   * process the data that arrived meanwhile.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

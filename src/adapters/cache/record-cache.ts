@@ -65,9 +65,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Returns a record from the cache while the cache is fresh, otherwise from the store. If the store fails or is slow,
-   * returns a stale record, but only within the configured time. A stale cache never shows that a record does not
-   * exist.
+   * Returns a record from the cache if the cache is fresh and contains it, otherwise from the store. If the store fails
+   * or is slow, returns a stale record, but only within the configured time. While the cache is stale, a record that it
+   * lacks may still exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -133,8 +133,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Ends the preload and stops caching the values of reads in flight, because both may be outdated. Must be called when
-   * invalidations no longer arrive.
+   * Ends the preload. Reads in flight continue, but their values are not cached, because they may be outdated. Must be
+   * called when invalidations no longer arrive.
    */
   becomeStale(): void {
     for (const id of this.#readsInFlight.keys()) this.#abandon(id);
@@ -148,8 +148,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Caches a preloaded record, unless it is already cached, may have changed since the preload began, or the cache is
-   * not fresh.
+   * Caches a preloaded record if the cache is fresh and lacks the record, and the record cannot have changed since the
+   * preload began.
    * @returns false only if the cache is full: a preload must not evict a record that a request needed
    */
   holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {

@@ -18,7 +18,7 @@ export interface GeoIpOptions {
    */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;
-  /** Called when a new file is unusable, and once when a lookup finds a database damaged. */
+  /** Called when a new file is unusable, and when a lookup first finds that a database is damaged. */
   readonly onProblem: (error: unknown) => void;
 }
 

@@ -176,8 +176,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Never resolves. The caller need not wait: the gateway reads the records of this object. So its acknowledgement in
-   * `gateways()` always states the newest revision (number of a change).
+   * Never resolves, because the registry need not wait. The gateway reads the records of this object directly. So its
+   * acknowledgement in `gateways()` always states the newest revision (number of a change).
    */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);

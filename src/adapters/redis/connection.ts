@@ -36,7 +36,7 @@ export interface RedisAddress {
   readonly commandTimeoutMilliseconds: number;
   /**
    * Without Sentinel: how many replicas must confirm that they still follow this server, which shows that it is the
-   * master. Null: as many as the registry has ever seen.
+   * master. Null or omitted: as many as the registry has ever seen.
    */
   readonly replicas?: number | null;
 }

@@ -88,8 +88,8 @@ export class RecordNames {
 
   /**
    * Redis key of one part of a gateway's report of inactive records (keys and merchants whose status denies requests).
-   * The gateway writes it before it adopts another generation (unbroken history of changes), in which revocations may
-   * be lost.
+   * The gateway writes it before it adopts another generation (unbroken history of changes), which may lack
+   * revocations.
    */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;

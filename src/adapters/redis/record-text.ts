@@ -26,9 +26,10 @@ export function readRecordText(seals: Seals, name: string, text: string, own: st
 }
 
 /**
- * Rejects a record from an earlier generation (unbroken history of changes) than the reader's own, because the record
+ * Rejects a record from an earlier generation (unbroken history of changes) than that of the reader, because the record
  * may be outdated.
- * @param seals if seals are required, the record must name its generation
+ * @param seals if seals (HMACs) are required, the record must name its generation
+ * @param own the reader's generation
  * @throws MalformedRecord
  */
 export function requireGeneration(seals: Seals, value: unknown, own: string): void {

@@ -42,7 +42,7 @@ export class RedisExitLists implements SharedExitLists {
     const renew = async (): Promise<boolean> =>
       (await this.#redis.eval(renewScript, 1, lock, token, claimMilliseconds)) === 1;
     const renewing = setInterval(() => {
-      renew().catch(() => undefined); // if the renewal fails, `publish` renews the lock again
+      renew().catch(() => undefined); // ignore a failure: `publish` renews the lock again
     }, renewMilliseconds).unref();
     return {
       publish: async (record) => {

@@ -21,8 +21,8 @@ export interface RedisRateOptions extends OutageEvents {
 }
 
 /**
- * The pause after a failure, in which no command is sent. After the pause, a single request sends a command as a probe,
- * without waiting for the reply.
+ * The pause after a failure, during which no command is sent. After the pause, one request sends a command as a probe,
+ * but does not wait for the reply.
  */
 const pauseMilliseconds = 500;
 /**

@@ -17,8 +17,8 @@ const lengthOfSeal = ',"seal":""}'.length + 43;
 const idSubject = 'id';
 
 /**
- * Seals texts with HMAC-SHA256, to prove who wrote them: the registry, for records; a gateway, for its
- * acknowledgements. The seal also covers the Redis key, so a text is invalid under another key.
+ * Seals texts with HMAC-SHA256. A seal proves that a holder of the secret (the registry or a gateway) wrote the text.
+ * It also covers the Redis key, so a text is invalid under another key.
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];
@@ -29,8 +29,8 @@ export class Seals {
   readonly ids: readonly string[];
 
   /**
-   * @param secrets the first secret makes seals, and every secret verifies them; if the list is empty, nothing is
-   * sealed and every text is accepted
+   * @param secrets the first secret makes seals (HMACs), and every secret verifies them; if the list is empty, nothing
+   * is sealed and every text is accepted
    */
   constructor(secrets: readonly Buffer[]) {
     this.#secrets = secrets.map((secret) => createSecretKey(secret));
@@ -142,7 +142,7 @@ export class SealCheck {
     }
   }
 
-  /** Returns the text; null for null, and for a text without a valid seal if a secret is configured. */
+  /** Returns the text; null if it is null, or if a secret is configured and the text has no valid seal (HMAC). */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);

@@ -66,8 +66,8 @@ export class StoreState {
   }
 
   /**
-   * Whether a registry of an earlier release wrote the records that were last trusted. True also before any records
-   * were trusted. The gateway then follows the rules of that release.
+   * Whether a registry of an earlier release wrote the records that were last trusted. Also true before any records
+   * were trusted. If true, the gateway follows the rules of that release.
    */
   get isFormer(): boolean {
     return this.#isEarlierRelease;
@@ -213,7 +213,7 @@ export function storedMeta(meta: string | null): StoredMeta | null {
   }
 }
 
-/** Verifies the seal (HMAC) of the meta record, which describes the whole store. */
+/** Returns which secret made the seal (HMAC) of the meta record; `none` if the record is missing or has no seal. */
 export function storedSeal(seals: Seals, name: string, meta: string | null): SealState {
   return meta === null ? 'none' : seals.stateOf(name, meta);
 }

@@ -112,8 +112,8 @@ export function expiryStart(list: Dated): number {
 }
 
 /**
- * Why a list was rejected; its source then keeps the previous list. The values are metric labels, so they must never be
- * renamed.
+ * Why a list was rejected. The previous list of the source then stays in use. The values are metric labels, so they
+ * must never be renamed.
  */
 type RefusalReason =
   | 'unreadable'

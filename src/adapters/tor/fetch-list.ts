@@ -72,7 +72,7 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // Without a declared length, a truncated list looks complete. So it must at least end with a line end or a brace.
+  // Without a declared length, a truncated list looks complete. So it must end with a line end or a closing brace.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected(

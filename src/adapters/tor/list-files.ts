@@ -68,7 +68,7 @@ export class SnapshotFile {
   /**
    * Returns the text of the file if it has changed since this object last read or wrote it; otherwise null.
    * @throws OperatorError if the file exists but cannot be read. After a temporary error, the next call reads the file
-   * again; after any other error, only a call after the file has changed
+   * again. After any other error, the file is not read again until it changes
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);

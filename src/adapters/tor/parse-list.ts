@@ -105,9 +105,9 @@ const details = Compile(
 const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
 
 /**
- * Parses the addresses of relays with the flag Exit: the addresses on which a relay listens (only these include IPv6),
- * and the addresses from which its exit traffic was seen. Other relays are skipped, because they carry no traffic out
- * of Tor and could be home connections.
+ * Parses two kinds of addresses of relays with the flag Exit: the addresses on which a relay listens, and the addresses
+ * from which its exit traffic was seen. Only the first kind includes IPv6. Other relays are skipped, because they carry
+ * no traffic out of Tor and could be home connections.
  */
 function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
   for (const [index, { flags, or_addresses, exit_addresses = [] }] of parse(text).relays.entries()) {

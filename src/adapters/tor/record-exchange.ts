@@ -101,8 +101,8 @@ export class RecordExchange {
    * Calls `act` while this process has the exclusive right to fetch, and publishes the result unless the right was lost
    * meanwhile. Without a shared store, only calls `act`.
    * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
-   * @returns whether the list was published. False if another process is fetching or has taken over the right to fetch,
-   *   and if the key store is unavailable. True without a shared store.
+   * @returns whether the list was published; true without a shared store. False if another process is fetching, if the
+   *   right to fetch was lost, or if the key store is unavailable.
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;

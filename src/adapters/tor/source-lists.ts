@@ -22,8 +22,8 @@ export interface SourceState {
 
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
 /**
- * Tolerated difference between the clocks of machines. A stored list is ignored if its time of reading is further in
- * the future, because the list would expire too late.
+ * Tolerated difference between the clocks of machines. A stored list is ignored if it was read at a time more than this
+ * in the future, because the list would expire too late.
  */
 const clockToleranceMilliseconds = 5 * 60_000;
 /**
@@ -136,7 +136,7 @@ export class SourceLists {
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
-  /** Checks a list from a stored record against its digest, and by the same rules as a list from its source. */
+  /** Checks a list from a stored record: it must match its digest, and obey the same rules as a fetched list. */
   async #admit(list: NonNullable<StoredSource['list']>, before: SourceList | null): Promise<SourceList> {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);

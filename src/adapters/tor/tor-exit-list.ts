@@ -104,7 +104,7 @@ export interface AdmittedExits {
 /** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
 /**
- * A list with fewer addresses than this can be replaced by a list of any size: it is for a test, or written by hand.
+ * A list with fewer addresses than this is for a test, or written by hand. So a list of any size can replace it.
  */
 const smallList = 10;
 /** Number of addresses in a batch, which takes about a millisecond. Between batches, the event loop serves requests. */

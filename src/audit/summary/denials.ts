@@ -71,9 +71,8 @@ export class DenialsOverTime {
   }
 
   /**
-   * Merges the buckets into longer ones. Buckets of the maximum length, a day, cannot be merged. If there are more than
-   * 20,000 of them, the one added last is dropped: lines with forged times could otherwise create any number
-   * of them.
+   * Merges the buckets into longer ones. Buckets of the maximum length, a day, cannot be merged. Lines with forged
+   * times could create any number of these. So beyond 20,000 buckets, the bucket that was added last is dropped.
    */
   #coarsen(): void {
     const longer = lengths.find((length) => length > this.#minutes);

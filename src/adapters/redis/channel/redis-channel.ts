@@ -54,7 +54,7 @@ export class RedisChannel implements RegistryChannel {
   /** @param seals must have a secret, because the registry rejects messages without a valid seal (HMAC) */
   constructor(address: RedisAddress, prefix: string, seals: Seals, stream = checkpointStream) {
     [this.#names, this.#seals, this.#stream] = [new RecordNames(prefix), seals, stream];
-    this.#redis = connectAny(address, () => undefined); // ignored here: a failed `send` rejects with the error
+    this.#redis = connectAny(address, () => undefined); // no handler for errors: a failed `send` rejects
   }
 
   async send({ kind, body }: GatewayMessage): Promise<string> {

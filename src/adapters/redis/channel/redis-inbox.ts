@@ -53,7 +53,7 @@ export class RedisInbox implements GatewayInbox {
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
   /**
-   * The time of each failing message's first failure, by message id. A gateway that sends a message again keeps its id.
+   * The time of each failing message's first failure, by message id. A message that is sent again has the same id.
    */
   readonly #failingSince = new Map<string, number>();
   #lastTakenAt = -Infinity;
@@ -79,7 +79,7 @@ export class RedisInbox implements GatewayInbox {
     [this.#names, this.#seals, this.#events] = [new RecordNames(prefix), seals, events];
     this.#stream = this.#names[stream.name];
     this.#failingMilliseconds = failing;
-    this.#redis = connectAny(address, () => undefined); // ignored here: the record store reports outages
+    this.#redis = connectAny(address, () => undefined); // no handler for errors: the record store reports outages
   }
 
   get workingSince(): number | null {

@@ -72,8 +72,8 @@ export class SlotProofs {
   }
 
   /**
-   * Whether the slot has every change. First waits for a running check, because a slot with a recent change counts as
-   * incomplete until the check has read its marker (the newest change up to which it is complete). Without the wait,
+   * Whether the slot has every change. First waits for a running check. Until this check has read the slot's marker
+   * (the newest change up to which it is complete), a slot with a recent change counts as incomplete. Without the wait,
    * requests would fail.
    */
   async provesWhole(slot: number): Promise<boolean> {

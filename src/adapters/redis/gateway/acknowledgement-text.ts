@@ -8,8 +8,8 @@ export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment'
 
 /**
  * The lifetime of an acknowledgement in Redis, as a multiple of the lifetime of the lease (permission to use the
- * cache). The registry needs the acknowledgement for one lifetime of the lease after the last heartbeat. Then the
- * registry removes the gateway from its list.
+ * cache). The registry needs the acknowledgement for only one lifetime of the lease after the last heartbeat, and then
+ * removes the gateway from its list. The rest is a margin.
  */
 const lifetimesOfAcknowledgement = 3;
 /**

@@ -180,7 +180,8 @@ export class AheadReader {
       for (let start = 0; start < wanted.length; start += textsAtATime)
         await this.#read(kind, wanted.slice(start, start + textsAtATime));
     } catch (error) {
-      for (const id of ids) kind.waiting.add(id); // even keys that were read: their merchants are still missing
+      // Queue all of them again, even keys that were read, because the merchants of these keys were not read yet.
+      for (const id of ids) kind.waiting.add(id);
       throw error;
     }
   }

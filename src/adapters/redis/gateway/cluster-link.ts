@@ -60,8 +60,8 @@ export class ClusterLink implements RecordsLink {
 
   /**
    * Makes all masters confirm the slot map, then waits for the invalidation messages. The registry writes records only
-   * to masters that have confirmed the map. If these masters confirm it again, they received those writes, so their
-   * messages report every changed record.
+   * to masters that have confirmed the map. So the masters that confirm the map now have received these writes, and
+   * their messages report every changed record.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();

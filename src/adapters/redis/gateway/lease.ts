@@ -70,8 +70,8 @@ export class Lease {
   }
 
   /**
-   * The generation (one unbroken history of changes) in which the registry enrolled the gateway, that is, put it on its
-   * list; null while the gateway is not enrolled.
+   * The generation (one unbroken history of changes) in which the registry enrolled (listed) the gateway; null while
+   * the gateway is not enrolled.
    */
   get generation(): string | null {
     return this.#enrolled ? this.#generation : null;

@@ -44,7 +44,7 @@ export class MissingRecords {
   readonly #asksOfFilling = new TokenBucket(queriesPerSecondOfRebuild, queryBurst, () => performance.now());
   #count = 0;
   /**
-   * Redis keys from invalidation messages. If the record of such a key is absent, it may have been evicted or deleted.
+   * Redis keys that invalidation messages named. If such a key is missing now, it may have been evicted or deleted.
    */
   readonly #suspects = new Set<string>();
   /**

@@ -2,8 +2,8 @@ import type { PreloadState } from '../../../gateway/record-key-store.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
 /**
- * Callbacks for the reasons that prevent a complete preload (loading of all records into the cache). Each is called
- * once, and again only after a preload has ended differently.
+ * Callbacks for the reasons that prevent a complete preload (loading of all records into the cache). If consecutive
+ * preloads end for the same reason, only the first one is reported.
  */
 export interface PreloadEvents {
   /**
@@ -143,8 +143,8 @@ export class Preload {
   }
 
   /**
-   * Reads the keys of one page of the scan. If the read fails, the records stay queued and the scan continues, except
-   * after NOPERM.
+   * Reads the keys of one page of the scan. If the read fails, the records are queued for a later attempt and the scan
+   * continues. Only NOPERM (a missing ACL right) ends the scan.
    */
   async #readOnWay(ids: readonly string[]): Promise<void> {
     try {

@@ -14,8 +14,9 @@ interface Known {
 
 /**
  * Remembers the revisions (numbers of changes) of records that the cache has dropped, to detect an attacker who writes
- * to Redis. Within a generation (one unbroken history of changes) the revision of a record never decreases. So an
- * attacker can neither reactivate a revoked key with an older copy nor make a valid key unknown by deleting its record.
+ * to Redis. Within a generation (one unbroken history of changes) the revision of a record never decreases. So a lower
+ * revision is rejected, such as an older copy that would make a revoked key active again. If the record is missing, an
+ * attacker may have deleted it, so it does not count as nonexistent.
  */
 export class RevisionFloor {
   readonly #known: LRUCache<string, Known>;

@@ -101,7 +101,7 @@ export class Standing {
     );
   }
 
-  /** The generation (one unbroken history of changes) of the records that were last trusted; empty before the first. */
+  /** The generation (unbroken history of changes) of the last trusted records; empty before any were trusted. */
   get generation(): string {
     return this.state.generation ?? '';
   }

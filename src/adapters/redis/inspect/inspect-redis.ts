@@ -134,7 +134,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
 type Credentials = Pick<RedisAddress, 'username' | 'password' | 'ca'>;
 type Visit<Result> = { readonly result: Result } | { readonly fault: Fault };
 
-/** Connects, authenticates and calls `act`. Returns the result of `act`, or a fault. */
+/** Connects, authenticates and calls `act`. Returns the result of `act`, or why Redis could not be used. */
 async function connected<Result>(
   whose: InspectedServer,
   { username, password, ca }: Credentials,

@@ -79,7 +79,7 @@ export async function readEach(masters: ClusterMasters, names: readonly string[]
   return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
-/** Replaces each record that still has the text that the caller has read. Leaves a changed record as found. */
+/** Replaces each record that still has the text that the caller has read. Does not write to any other record. */
 export async function replaceEach(masters: ClusterMasters, replacements: readonly Replacement[]): Promise<void> {
   const calls = replacements.map(({ name, digest, text }) => ({
     ...{ name, command: ['EVAL', ifUnchanged, '1', name, digest, text] },

@@ -88,8 +88,8 @@ export class ClusterRecordsStore implements RecordsStore {
     );
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      // Always true, because `catchUp` waits until all masters agree on the slot map. Before that, an acknowledgement
-      // of a gateway could be on a master that is not known yet.
+      // Always true, so that `list` calls `catchUp`, which waits until all masters agree on the slot map. Before that,
+      // an acknowledgement of a gateway could be on a master that is not known yet.
       connected: true,
       get epoch() {
         return masters.epoch;

@@ -35,7 +35,7 @@ export interface DirectorySource {
   /**
    * Reads the texts of these Redis keys, in the same order; null for a missing key. Also reads the generation (unbroken
    * history of changes) of the meta record (the description of the store), at the same time or earlier. The generation
-   * is null if the meta record names no generation, or lists other servers.
+   * is null if the meta record names no generation, or does not list exactly the connected servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
   /** Verifies the seals (HMACs) of acknowledgements. */
@@ -82,8 +82,8 @@ export class GatewayDirectory {
   }
 
   /**
-   * Handles invalidation messages for these Redis keys. If a key is that of an acknowledgement (statement of applied
-   * changes), its gateway has written it, or it was removed.
+   * Handles invalidation messages for these Redis keys. A message for an acknowledgement (statement of applied changes)
+   * means that its gateway has written it, or that it was removed.
    */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));

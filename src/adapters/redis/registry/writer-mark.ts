@@ -48,7 +48,7 @@ export class WriterMark {
     this.#name = name;
   }
 
-  /** Writes the first mark of this writer. */
+  /** Makes this process the current writer: replaces any stored mark (fencing token) by a new one. */
   async begin(): Promise<void> {
     this.#writer = randomUUID();
     this.#count = 0;
@@ -56,7 +56,7 @@ export class WriterMark {
   }
 
   /**
-   * Returns the command that changes the mark (fencing token). The command must be sent after those that write records,
+   * Returns the command that changes the mark (fencing token). It must be sent after the commands that write records,
    * and its reply must be passed to `changed`.
    */
   change(): readonly [string, ...string[]] {

@@ -24,8 +24,8 @@ export class SentinelMajority {
 
   /**
    * Whether a majority of sentinels now names the server of this connection (`this`) or a different one (`another`).
-   * `none`: no majority agreed in time. Never rejects. Returns as soon as the remaining sentinels cannot change the
-   * result.
+   * `none`: no majority agreed in time, or the connection changed meanwhile. Never rejects. Returns as soon as the
+   * remaining sentinels cannot change the result.
    */
   async judge(redis: Redis): Promise<'this' | 'another' | 'none'> {
     const { stream } = redis as { readonly stream?: Redis['stream'] };
@@ -49,8 +49,9 @@ export class SentinelMajority {
   }
 
   /**
-   * Requires that a majority of sentinels names the server of this connection as the master. The reason is that a
-   * former master continues to reply after a failover.
+   * Requires that a majority of sentinels names the server of this connection as the master, because a former master
+   * continues to reply after a failover. If they name another server, also reopens the connections (at most once a
+   * second).
    * @param others connections to the same server, which are reopened together with `redis`
    * @throws Error if no majority names the server
    */
