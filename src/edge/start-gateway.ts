@@ -93,7 +93,7 @@ export interface RunningGateway {
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** How long to wait after the drain for calls of disconnected clients, and for usage counts, logs and traces. */
+/** How long to wait after the drain for upstream requests without a client, and for usage counts, logs and traces. */
 const graceMilliseconds = 2_000;
 
 /**
@@ -261,11 +261,11 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
 
 const maxPemBytes = 1024 * 1024;
 /**
- * How long an upstream connection rests (is not reused) after a response. This is longer than most responses take, so a
- * duplicate or late response arrives during the rest and closes the connection. Without the rest, a stray response
- * would be taken for that of the next request, and every later request would get the response of an earlier one. Under
- * load, a connection rests only for as long as a response takes. A stray response can then be taken for that of one
- * request, but this request's own response arrives during the rest and closes the connection.
+ * How long an upstream connection rests (is not reused) after a response. A stray (duplicate or late) response most
+ * likely arrives during the rest, and closes the connection. Without the rest, it would be taken for the response to
+ * the next request, and each later request would get the response to the one before. Under load, a connection rests
+ * only about as long as a response takes. Then a stray response can reach one wrong request. But this request's own
+ * response arrives during the next rest, and closes the connection.
  */
 const restMilliseconds = 100;
 

@@ -26,7 +26,7 @@ export interface Records {
   unavailableReason(): string | null;
   /** Returns why the gateway is not ready for traffic yet although look-ups work; null if it is ready. */
   startingReason?(): string | null;
-  /** Returns statistics of the cache and of invalid records; null if all records are in memory, without a cache. */
+  /** Returns statistics of the cache and of unusable records; null if the store holds all records in memory. */
   recordStats(): RecordStats | null;
   close(): Promise<void>;
 }

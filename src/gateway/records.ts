@@ -32,7 +32,7 @@ const keyRecordSchema = Type.Object({
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// If a value matches no type of a union, the validation error describes the first type. So the list comes first.
+// The unions name the list before null: for a value that matches neither, the error describes the first type.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -65,12 +65,12 @@ const metaMembers = {
   asks: Type.Optional(Type.Boolean()),
 };
 
-/** The schema of the meta record of a complete store, which contains all records. Its version is always 1. */
+/** The schema of the meta record (`mg:meta`) of a store that contains all records. Its version is always 1. */
 const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers });
 
 /**
- * The schema of the meta record of an incomplete store. Its version is 2, so that gateways of earlier releases reject
- * it.
+ * The schema of the meta record of a store that the registry is refilling. Its version is 2, so that gateways of
+ * earlier releases reject it.
  */
 const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 

@@ -28,7 +28,7 @@ export interface StoreSnapshot {
   /** Number that changes whenever the server may have changed, or invalidation messages may have been lost. */
   readonly epoch: number;
   /**
-   * Run ids of the Redis servers that store the records, in stable order. Empty if the user lacks the right to query
+   * Run ids of the Redis servers that store the records, in stable order. Empty if the Redis ACL denies the query for
    * them.
    */
   readonly servers: readonly string[];
@@ -38,7 +38,7 @@ export interface StoreSnapshot {
   readonly meta: StoredMeta | null;
   /** Revision (number) of the newest published change; 0 if it is missing or invalid. */
   readonly revision: number;
-  /** Id of the newest published change; null if the store does not contain it. */
+  /** Id of the newest published change; null if the store contains no such id. */
   readonly change: string | null;
   /** Whether the store has all changes; false if any of its servers was emptied or has lost changes. */
   readonly isWhole: boolean;
@@ -62,7 +62,7 @@ export interface StoreMemory {
 /** A gateway as the store shows it: which changes it has acknowledged, and how long ago it gave a sign of life. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** Milliseconds since the gateway's last sign of life. Starts again at 0 if such messages may have been lost. */
+  /** Milliseconds since the gateway's last sign of life. Restarts at 0 if signs of life may have been missed. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
@@ -111,7 +111,7 @@ export interface InactiveReport {
 export interface SeenGateways {
   /** The same number as `StoreSnapshot.epoch`: it changes whenever server changes or lost messages are possible. */
   readonly epoch: number;
-  /** Generation in the meta record. Null if that record is missing, is invalid, or does not name these servers. */
+  /** Generation in the meta record; null if that record is missing or invalid, or lists other Redis servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
@@ -185,7 +185,7 @@ export interface WatchedRecords {
  * rejects if the store is unavailable. Even if a write rejects, the store may have executed it.
  */
 export interface RecordsStore {
-  /** Whether the store is this process's memory. If so, the only gateway has no cache, so it needs no tracking. */
+  /** Whether the store is this process's memory. If so, no gateway caches its records, so none can become stale. */
   readonly endsWithProcess: boolean;
   /**
    * Public ids of the accepted secrets for seals; the first secret seals new records. Empty if records are not sealed.
@@ -243,7 +243,7 @@ export interface RecordsStore {
   /** Resolves when any gateway next acknowledges a change; never for a store that does not report acknowledgements. */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
-  /** Deletes the leases of these gateways, then their acknowledgements. */
+  /** Deletes the leases (see `GatewayGrant`) of these gateways, then their acknowledgements. */
   removeGateways(instanceIds: readonly string[]): Promise<void>;
   /** Iterates over the reports of inactive keys and merchants. Skips invalid reports. */
   reports(): AsyncIterable<InactiveReport>;
@@ -278,7 +278,7 @@ export interface Logger {
 
 /** A gateway's request for a record that it did not find in the store. */
 export interface RecordRequest {
-  /** Name of the request, to which the reply is sent. */
+  /** Key under which the request is stored. The reply is stored under the same key. */
   readonly name: string;
   /** Name of the requested record, as in `StoreEntry`. */
   readonly record: string;
@@ -288,7 +288,7 @@ export interface RecordRequest {
 export interface RecordInbox {
   /** Called when requests have arrived. */
   onWork: () => void;
-  /** Takes up to `most` requests. Each request is returned once. */
+  /** Takes up to `most` requests. Each request is returned at most once; an expired request is dropped. */
   take(most: number): readonly RecordRequest[];
   /**
    * Replies to requests.

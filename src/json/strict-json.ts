@@ -155,8 +155,8 @@ function numberIn(literal: string): number | null {
   const [, whole = '', fraction = '', exponent = '0'] = decimal.exec(literal) ?? [];
   const digits = whole + fraction;
   const places = fraction.length - Number(exponent);
-  // A regular expression would backtrack at each zero, so a body of zeros would block the event loop for minutes.
-  // Therefore this is a loop.
+  // Find the last digit other than 0, in a loop: a regular expression would backtrack at each zero, so a body of zeros
+  // would block the event loop for minutes.
   let significant = digits.length;
   while (digits[significant - 1] === '0') significant -= 1;
   return significant === 0 || digits.length - significant >= places ? value : null;

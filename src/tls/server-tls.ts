@@ -108,7 +108,7 @@ export class ServerTls {
     return this.#reload.check();
   }
 
-  /** Ends the checks. */
+  /** Stops checking the files for changes. */
   stop(): Promise<void> {
     return this.#reload.stop();
   }

@@ -93,8 +93,8 @@ export interface ExpiryWarning {
 }
 
 /**
- * Returns warnings about certificates that are invalid or expire soon. Soon means within 14 days, or within the last
- * third of a short validity period.
+ * Returns warnings about certificates that have expired, are not valid yet, or expire soon. Soon means within 14 days,
+ * or within the last third of a short validity period.
  */
 export function expiryWarnings({ certificates }: Pick<TlsMaterial, 'certificates'>, now: number): ExpiryWarning[] {
   return certificates.flatMap(({ file, notBefore, notAfter }): ExpiryWarning[] => {

@@ -31,7 +31,7 @@ interface ReloadListener {
 /**
  * Polls the contents of the TLS files, and applies changes from the next handshake on. Timestamps and file events are
  * not used: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched file. Files are not
- * applied if they are invalid or expired, or do not match each other (an incomplete swap).
+ * applied if they are invalid, expired or not valid yet, or do not match each other (an incomplete swap).
  */
 export class TlsReload {
   readonly #credentials: TlsCredentials;

@@ -27,12 +27,12 @@ const width = { codes: 7, addresses: 8, agents: 3, hosts: 5, lastUse: 3 } as con
 /** The members of a batch (message with usage counts) besides its counts. */
 export type BatchHead = Omit<UsageBatch, 'version' | 'keys' | 'merchants' | 'unknown'>;
 
-/** The rows of one key, or of all requests without a known key. Each list is flat: row after row. */
+/** The rows of one key, or of all requests without a known key, in flat lists. A text is an index into `texts`. */
 export interface KeyRows {
   readonly codes: number[];
   readonly addresses: number[];
   readonly agents: number[];
-  /** Time, address and country of the last accepted request; empty if no request was accepted. */
+  /** One row: time, address and country of the last accepted request. Empty if no request was accepted. */
   readonly lastUse: number[];
 }
 

@@ -113,8 +113,8 @@ const merchantUsage = Type.Object({ merchantId: text(128), hosts: list(hostCount
 const usageBatch = Type.Object({
   version: Type.Literal(1),
   /**
-   * Id of the process that counted. Each start of a gateway or worker process has a new id, and so has a process after
-   * a rejected batch.
+   * Id of the gateway or worker process that counted. A process has a new id after each start and after each rejected
+   * batch.
    */
   process: Type.String({ pattern: '^[0-9A-Za-z-]{1,64}$' }),
   /** Name of the process for people: host and process number. */
@@ -141,7 +141,7 @@ const usageBatch = Type.Object({
   dropped: Type.Object({ refusals: count, rows: Type.Optional(count) }),
   keys: list(keyUsage),
   merchants: list(merchantUsage),
-  /** Requests without a key, or with a key that no gateway found. They belong to no merchant. */
+  /** Requests without a key, or with a key that has no record. They belong to no merchant. */
   unknown: Type.Object({ codes: list(codeCount), addresses: list(addressCount) }),
 });
 

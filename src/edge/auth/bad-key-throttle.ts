@@ -49,9 +49,9 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Denials that even a throttled source receives unchanged, not as a 429, because they help no attacker to find a key.
- * Three of them precede the key look-up. `permission_denied` shows that the key is valid, but any accepted request with
- * the key would show that too.
+ * Denials that even a throttled source receives unchanged, not as a 429, because they do not help an attacker to find a
+ * key. The first three are decided before the key look-up. `permission_denied` shows that the key is valid, but any
+ * accepted request with the key would show that too.
  */
 const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
@@ -82,7 +82,7 @@ export class BadKeyThrottle implements KeyThrottle {
    * budget of keys with a valid checksum.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  /** Time on the `now` clock when the latest pause ends. During a pause, one source or all sources are throttled. */
+  /** When the latest pause ends, on the clock `now`. During a pause, one source or all sources are throttled. */
   #quietFrom = -Infinity;
   /** Number of keys rejected without a look-up: for a wrong checksum, or because the look-up budget was used up. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
@@ -266,8 +266,8 @@ class BadRequests {
   }
 
   /**
-   * Subtracts requests from the count of the window. Used for the total: once a source is throttled, its requests no
-   * longer count towards the total.
+   * Subtracts requests from the count of the window. Called on the total of all sources when one source becomes
+   * throttled, because only unthrottled sources count towards the total.
    */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);

@@ -44,7 +44,10 @@ export interface KeySender {
 
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
-  /** Whether no client is throttled now. If true, a request with a key needs no throttle check. */
+  /**
+   * True if no client is throttled now, and clients together have not reached their limit. Then a request with a key
+   * needs no throttle check.
+   */
   readonly isQuiet: boolean;
   /**
    * Returns the key store for one request. While the sender, or all senders together, are throttled, the returned store

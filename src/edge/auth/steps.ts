@@ -136,8 +136,8 @@ function storeFor(
 }
 
 /**
- * Applies the rules and measures the key look-up. An outage of the key store, or the lack of a Tor exit list, fails the
- * request with 503, never with the error for an invalid key.
+ * Applies the rules and measures the time of the key look-up. Without the key store or a Tor exit list, the request
+ * fails with 503, never with the error for an invalid key.
  */
 function decide(
   found: Findings,

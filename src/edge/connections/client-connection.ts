@@ -90,9 +90,9 @@ export class ClientConnection implements ConnectionFacts {
   /**
    * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
    * delays only its response. If the connection breaks during this delay, Node emits no event for the waiting request.
-   * If the gateway had already executed the waiting request, this request would get no response or log line and would
-   * never release its permit (slot for a request in flight at the upstream). If too many requests wait, the connection
-   * closes, but only after the current response, because that response could confirm a payout.
+   * A waiting request that had already been executed would then never be logged, and never release its permit (slot for
+   * a request in flight at the upstream). If too many requests wait, the connection closes, but only after the current
+   * response, because that response could confirm a payout.
    * @param turn called when all earlier requests have ended. If `alive` is false, no response can be sent, so the
    *   request must not be executed (RFC 9112 9.6).
    */

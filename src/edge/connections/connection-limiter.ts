@@ -17,9 +17,9 @@ export const evictionDetail =
   'the gateway closed this connection to make room for a new one: the request was not accepted yet, or its body had not arrived';
 
 /**
- * Fraction of the connection limit. If fewer connections than this lack an accepted request, these connections are most
- * likely new. In that case, a connection of the merchant that holds more than half of all connections is evicted first.
- * Without such a merchant, one of the new connections is evicted.
+ * Fraction of the connection limit. While fewer connections than this are without an accepted request, they are most
+ * likely just new. Then a connection of the merchant that holds more than half of all connections is evicted first. If
+ * no merchant holds so many, a connection without an accepted request is evicted.
  */
 const newcomerShare = 1 / 16;
 

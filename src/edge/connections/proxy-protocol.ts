@@ -10,8 +10,8 @@ interface ConnectionSource {
 /** Callbacks for a connection that must begin with a PROXY protocol header. */
 export interface HeaderReader {
   /**
-   * Called once, after the header has been removed. Gets the source that the header names, and the number of bytes that
-   * are already buffered after the header.
+   * Called once, after the header has been removed. `source` is null if the header names no client address.
+   * `bufferedBytes` is the number of bytes after the header that are already in the socket's buffer.
    */
   readonly onHeader: (source: ConnectionSource | null, bufferedBytes: number) => void;
   /**

@@ -198,7 +198,7 @@ export class ConnectionPool {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  /** @param inTurn number of requests that are queued in this event loop turn, including older ones */
+  /** @param inTurn number of requests that wait in this event loop turn, including those from earlier turns */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
     // Let as many connections rest as are in use: each of them then rests for about as long as a response takes.

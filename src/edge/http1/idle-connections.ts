@@ -61,8 +61,8 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection for a merchant's request; null if none can be used now. Takes the last used of the
-   * connections whose rest (time without use after a response) is over. Surplus ones become stale and are closed.
+   * Removes and returns a connection for a merchant's request; null if none can be used now. Of the connections whose
+   * rest (time without use after a response) is over, takes the last used one, so that unneeded ones become stale.
    * @param now `performance.now()`
    * @param mostResting maximum number of connections that are allowed to rest. If more are idle, the longest idle one
    *   is taken before its rest is over. 0: no connection rests, and the most recently idle one is taken.
@@ -84,8 +84,8 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection opened at `openedSince` or later; null if there is none. Used for a request that
-   * an older connection has lost: a service that shuts down closes all its older connections.
+   * Removes and returns a connection opened at `openedSince` or later; null if there is none. Used to retry a request
+   * whose connection was closed: a service that shuts down closes all its older connections.
    */
   takeOpenedSince(merchantId: string, openedSince: number, now: number): Connection | null {
     const usable = [...this.#fresh, ...this.#shared, ...(this.#ofMerchant.get(merchantId) ?? [])];

@@ -58,8 +58,8 @@ export class RowLists<Note = never> {
   }
 
   /**
-   * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, returns
-   * the index for the owner's row with the label null, or `noRoom` if there is no room for that row either.
+   * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, uses
+   * the owner's row with the label null instead. If there is no room for that row either, returns `noRoom`.
    * @param at a time within the period of the row, in milliseconds since 1970
    * @param note stored if the row is added, ignored if the row exists: notes do not distinguish rows
    */

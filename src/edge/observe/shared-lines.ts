@@ -56,9 +56,9 @@ const reasons = {
 };
 
 /**
- * Combines requests without an acceptable key into shared access log lines when there are too many of them. Writes one
- * line per second for each throttled source (IPv4 address or IPv6 /64). While the disk is nearly full, writes one line
- * per second for all sources. Each request is counted in exactly one line.
+ * Combines requests without an acceptable key into shared access log lines while the throttle limits their source (IPv4
+ * address or IPv6 /64). Writes one line per second for each of up to `mostSources` sources, and one for all others.
+ * While the disk is nearly full, writes one line per second for all sources. Each request is counted in one line only.
  */
 export class SharedLines {
   readonly #options: SharedLinesOptions;
@@ -67,9 +67,9 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /**
-   * `lines` counts the shared lines; the other members count the requests in these lines. `throttled`: requests in the
-   * line of one throttled source. `sources`: requests of all throttled sources without a line of their own. `reserve`:
-   * requests that share a line because the disk is nearly full.
+   * `lines` counts the shared lines; the other members count the requests in these lines. `throttled`: requests in a
+   * line for a single source. `sources`: requests in the line for all sources beyond `mostSources`. `reserve`: requests
+   * that share a line because the disk is nearly full.
    */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
@@ -90,7 +90,7 @@ export class SharedLines {
     const address = clientAddress ?? this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
     if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
-      this.#options.throttle?.count(source); // denials were already counted when they were decided
+      this.#options.throttle?.count(source); // `denied` of the throttle has already counted denials
     return this.#share(source, outcome, exchange.status, data.receivedAt, {
       clientIp: clientAddress?.text ?? null,
       sourceIp: remote?.text ?? null,

@@ -11,8 +11,8 @@ import { noRoom, RowLists } from './row-lists.js';
  */
 const mostKeys = 200_000;
 /**
- * Maximum number of keys that are counted separately although they were not looked up, because their requests were
- * denied earlier. Anybody can send made-up keys, so such keys must not use up the room for keys that exist.
+ * Maximum number of keys without a look-up that are counted separately. Their requests were denied before the look-up,
+ * so these keys may be made up. They must not use up the room for keys that exist.
  */
 const mostKeysNotFound = 1_000;
 const mostAddressesOfKey = 64;
@@ -33,7 +33,7 @@ const mostRefusalsOfMerchant = 20;
 const longestAgent = 256;
 const longestHost = 256;
 
-/** The owner number of all requests without a known key. It is the first owner of each `UsageTally`. */
+/** The owner number (index in a `UsageTally`) under which all requests without a known key are counted. */
 export const withoutKey = 0;
 
 /** The measured values of a request that are counted in addition to its code. */
@@ -149,7 +149,7 @@ export class UsageTally {
   readonly dropped = { refusals: 0, rows: 0 };
   #notFound = 0;
   #refusals = 0;
-  /** The owner number shared by all keys that exceed `mostKeys`; null until a key exceeds it. */
+  /** The owner number shared by all keys beyond the first `mostKeys`; null until there are more keys. */
   #others: number | null = null;
 
   /**

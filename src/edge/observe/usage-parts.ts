@@ -68,7 +68,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
       responseBytes: codes.numberAt(place + 4),
     });
   });
-  // The last accepted request from an address that has its own row.
+  // The key's last accepted request. Requests from addresses without a row of their own are not considered.
   const last = { at: 0, address: '', country: null as string | null };
   addresses.each(owner, ({ label, note, period, firstAt, place }) => {
     const country = note?.countryIsoCode ?? null;

@@ -115,8 +115,8 @@ interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, Uploa
 }
 
 /**
- * One request to an upstream, from taking a permit to the response or failure. The timeout here ends with the response
- * headers. The permit is released when the response body ends, or on failure.
+ * One request to an upstream, from taking a permit to the response or failure. Its timeout is the maximum wait for the
+ * response headers. The permit is released when the response body ends, or on failure.
  */
 class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;
@@ -181,7 +181,7 @@ class UpstreamCall implements ResponseListener {
     clearTimeout(this.#deadline);
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    this.#upload?.destroy(); // needed if no connection carries the body yet
+    this.#upload?.destroy(); // while no connection carries the body, nothing else destroys it
     this.#giveBack();
     this.#request.failed(asGatewayError(this.#to.name, error));
   }

@@ -28,7 +28,7 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     abortResponse(response); // another response has begun and cannot be replaced
     return;
   }
-  // Keep `connection`: once it is removed, Node never sends it. It is never the upstream's: hop-by-hop
+  // Keep the `connection` header: if it is removed, Node sends none. Its value is the gateway's own, because hop-by-hop
   // headers of upstreams are not forwarded.
   for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;

@@ -205,12 +205,12 @@ function createHttpServer(
       headersTimeout: limits.headersTimeoutSeconds * 1000,
       requestTimeout: limits.requestTimeoutSeconds * 1000,
       keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
-      connectionsCheckingInterval: 1000, // Node's default of 30 s would let a client exceed a 10 s timeout fourfold
+      connectionsCheckingInterval: 1000, // with Node's default of 30 s, a 10 s timeout could take up to 40 s
       requireHostHeader: false, // protocol.ts checks Host, because Node's own 400 lacks the gateway's error body
     },
     serve,
   );
-  server.maxHeadersCount = 0; // a limit would make Node drop headers, such as X-Forwarded-For; header bytes are limited
+  server.maxHeadersCount = 0; // no limit, because Node would silently drop further headers; `maxHeaderSize` limits them
   // By default, Node would send 100 Continue before the gateway has checked the API key.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);

@@ -174,7 +174,8 @@ function closeReason({ areCutOff }: Connections, { data: { connection } }: Excha
 
 /**
  * Runs the steps that check a request. Responds to a denied request, and to an accepted one whose route has no
- * upstream.
+ * upstream. Calls `done` for any other accepted request, which the proxy then forwards, and with the error for a failed
+ * request.
  */
 function decideWith(sources: StepSources, publicApi: string) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {

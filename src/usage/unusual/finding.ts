@@ -11,14 +11,14 @@ export interface Thresholds {
   /** Rules that are switched off, so that they report nothing. */
   readonly off: readonly UnusualRule[];
   /**
-   * The rules about countries, networks, surges, addresses and refusals apply to a key only this many days after its
-   * first use.
+   * For this many days after the first use of a key, the rules about countries, networks, surges, addresses and
+   * refusals do not apply to it.
    */
   readonly learnDays: number;
-  /** On usual paydays, `surge` applies only this many days after a key's first use, when monthly peaks are known. */
+  /** For this many days after a key's first use, `surge` ignores usual paydays: monthly peaks are not known yet. */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
-  /** `surge` reports an hour with more than this many times the requests of the key's busiest earlier hour. */
+  /** `surge` reports an hour if its accepted requests exceed this factor times those of the busiest earlier hour. */
   readonly surgeFactor: number;
   /** Minimum number of accepted requests within an hour that `surge` reports. */
   readonly surgeRequests: number;
@@ -36,7 +36,7 @@ export interface Finding {
    * pattern as `fine`, it is not reported again for the key.
    */
   readonly pattern: string;
-  /** Time of the first unusual request, as precisely as the counts show it. */
+  /** Time of the first unusual request in milliseconds since 1970, as precisely as the counts show it. */
   readonly at: number;
   /** What was seen, in one sentence without secrets. */
   readonly message: string;

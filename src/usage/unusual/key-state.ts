@@ -37,7 +37,7 @@ export interface WeekMaxima {
 
 /**
  * The history of a key. The rules compare new usage with it. All lists are bounded, and the whole state can be stored
- * as JSON.
+ * as JSON. Times are in milliseconds since 1970.
  */
 export interface KeyState {
   readonly version: 1;
