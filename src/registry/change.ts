@@ -18,7 +18,8 @@ export interface Change {
 
 /**
  * The outcome of a change. The caller gets `result`. `changed` is null if nothing changed. Otherwise the database
- * stores its `events`, and the names of its `records`, which are later written to the gateways' store.
+ * stores its `events`. It also stores the names in `records`: the records with these names are later written to the
+ * gateways' store.
  */
 export interface Outcome<Result> {
   readonly result: Result;

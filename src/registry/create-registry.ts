@@ -79,8 +79,8 @@ export interface RegistryOptions {
   /** Returns the current problems of the gateways' store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /**
-   * Signs receipts (proofs of acceptance) for checkpoints, the signed states of gateways' access logs. Null, the
-   * default: the registry accepts no checkpoints.
+   * Signs receipts (proofs of acceptance) for checkpoints, the signed states of gateways' access logs. Also signs the
+   * registry's own audit trail. Null, the default: the registry accepts no checkpoints, and signs nothing.
    */
   readonly witness?: NoteSigner | null | undefined;
   /** The TLS and addresses with which clients reach the API. Default: plain HTTP on loopback. */
@@ -140,8 +140,8 @@ export function createRegistry(options: RegistryOptions): RestApp {
 }
 
 /**
- * Creates the admin API and, if the console is on, the server of the console. That server offers the same routes to
- * people with a browser.
+ * Creates the admin API and, if the console is on, the server of the console. That server offers most routes of the
+ * admin API to people with a browser, and also routes for wallets.
  */
 export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
   const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;

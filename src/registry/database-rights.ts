@@ -5,15 +5,15 @@ import type { RegistryDatabase } from './registry-database.js';
 
 /**
  * The tables of the audit trail. The database user of a running registry is allowed to read them and to insert rows,
- * but not to change or delete rows.
+ * but not to change rows. It can delete rows only with the SQL function `prune_events`.
  */
 const trail = ['events', 'event_chain', 'event_checkpoints'] as const;
 const readOnly = ['kysely_migration', 'kysely_migration_lock'] as const;
 
 /**
- * Gives a PostgreSQL user the rights that a running registry needs, and revokes all other rights. The user can read and
- * change the tables, but can neither change nor delete events, nor change the schema. Open the database as the owner of
- * the tables.
+ * Gives a PostgreSQL user the rights that a running registry needs, and revokes all other rights on the tables. The
+ * user can read all tables and change most of them. It can change neither events nor the schema, and can delete events
+ * only with the function `prune_events`. Open the database as the owner of the tables.
  * @throws DatabaseError for SQLite, for an unknown user, and for a user that could change events anyway, such as a
  * superuser
  */

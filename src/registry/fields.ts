@@ -8,6 +8,7 @@ export const identifierForm = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
  * Returns the id in a path. The response to an invalid id is the same as to an unknown id (404).
+ * @param what the noun in the error message, such as `Key`
  * @throws Refusal
  */
 export function idIn({ id }: { readonly id: string }, what: string): string {
@@ -19,7 +20,7 @@ const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
  * Whether a text contains the prefix of an API key, in upper or lower case. The registry rejects such a text, so that
- * it never stores or repeats a key. An import needs no keys either, because it names each key by its hash.
+ * it never stores or repeats a key. This also applies to imports, which contain the hash of each key instead.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);

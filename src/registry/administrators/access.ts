@@ -110,7 +110,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Announces the expiry of a token, unless a sign-in issued the token (`session:`). Such tokens always expire soon,
+    // Announces that the token expires soon. Omits tokens from sign-ins (`session:`), because these always expire soon
     // and the command line renews them.
     if (
       caller.expiresAt !== null &&

@@ -30,7 +30,10 @@ interface AttemptOptions {
   readonly timers: Timers;
 }
 
-/** Counts failed sign-ins. Stores events about failed sign-ins and refused requests, up to a limit per minute. */
+/**
+ * Counts failed sign-ins. Stores events about failed sign-ins and refused requests, up to a limit per minute. Also
+ * stores an event for each administrator's first read of a merchant's data in an hour.
+ */
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
@@ -114,7 +117,7 @@ export class Attempts {
     for (const counted of all) {
       const after = countedState(counted);
       const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
-      // As long as the database is unavailable, only adds up the refusals. The next stored event contains their number.
+      // After a failed write, only adds up the remaining refusals. The next stored event contains the sum.
       if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
       if (isAway) this.#omitted += after.refusals;
     }

@@ -21,7 +21,10 @@ export interface Caller {
    * If another administrator issued the token, the id of that administrator, who could know the token. Otherwise null.
    */
   readonly issuedBy: string | null;
-  /** The id of the only merchant that a member sees; null for administrators of the platform, who see all merchants. */
+  /**
+   * If the caller is a member (an administrator of one merchant): the id of this merchant, the only one that the member
+   * sees. Null for administrators of the platform, who see all merchants.
+   */
   readonly merchantId: string | null;
   /** The addresses and CIDRs from which the credential is valid; null for all. */
   readonly sources: readonly string[] | null;

@@ -232,7 +232,8 @@ async function requireUnused(
   { name, issuer, subject }: { readonly name: string; readonly issuer: string | null; readonly subject: string | null },
   own: string | null,
 ): Promise<void> {
-  // Events use these names as actors: for the shared token, the registry itself and unknown callers, in this order.
+  // Events use these actor names for callers without an administrator: the shared token, the registry itself, and an
+  // unknown caller.
   const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
   if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {

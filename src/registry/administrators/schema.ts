@@ -103,7 +103,7 @@ export const tokenSchema = Type.Object({
 /** A token in the admin API. */
 export type AdministratorToken = Static<typeof tokenSchema>;
 
-/** A new token. Only this response contains `token`. */
+/** The response to the creation of a token. No other response contains the token itself (`token`). */
 export const createdTokenSchema = Type.Object({ ...tokenSchema.properties, token: Type.String() });
 
 const longestLifeSeconds = 366 * 24 * 60 * 60;

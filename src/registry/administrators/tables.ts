@@ -6,7 +6,7 @@ interface AdministratorRow {
   status: 'ACTIVE' | 'DISABLED';
   /** The names of the roles, as a JSON list. */
   roles: string;
-  /** The id of the only merchant that a member sees; null for administrators of the platform. */
+  /** The id of the only merchant that a member (administrator of one merchant) sees; null for other administrators. */
   merchant_id: string | null;
   /** The issuer of the administrator's OpenID identity; null if the administrator has no such identity. */
   issuer: string | null;

@@ -23,7 +23,7 @@ export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;
 
-/** A new token, which only this response contains. */
+/** A new token with its secret text, which is returned only when the token is created. */
 export interface CreatedToken extends AdministratorToken {
   readonly token: string;
 }

@@ -82,7 +82,8 @@ class MissingPermission extends RefusedRight {
 
 /**
  * Thrown if the caller could be the person who made the request. Either the caller made it, or the requester issued the
- * caller's token and so could know it, or the caller uses the shared token (`registry.tokenFile`).
+ * caller's token and so could know it, or the caller uses the shared token (`registry.tokenFile`) while there are
+ * several owners.
  */
 class NotIndependent extends RefusedRight {
   constructor(why: string) {

@@ -151,7 +151,8 @@ export async function findRow(database: RegistryDatabase, id: string): Promise<A
 }
 
 /**
- * Stores the decision about a waiting request, in the transaction that makes the requested change.
+ * Stores the decision about a waiting request. Call this in a transaction. For an approval, it must be the transaction
+ * that makes the requested change.
  * @throws Refusal 409 if the request was decided or has expired
  */
 export async function decide(

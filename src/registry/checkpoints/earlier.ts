@@ -17,6 +17,7 @@ type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
  * Returns the time at which the registry accepted the checkpoint (signed state of a log) with this text. For a week,
  * also finds a checkpoint that a newer one of the same run (log of one process) has replaced. Null if no such
  * checkpoint is found.
+ * @param newest the newest stored checkpoint of the run; undefined if the run is unknown
  */
 export async function acceptedAt(
   transaction: RegistryDatabase,

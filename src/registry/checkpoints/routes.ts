@@ -22,8 +22,8 @@ import {
 } from './schema.js';
 
 /**
- * Adds the routes for instance keys, with which gateways sign, for checkpoints (the signed states of their access
- * logs), and for findings (problems with these logs).
+ * Adds the routes for checkpoints (signed states of gateways' access logs), for instance keys (the gateways' keys for
+ * these signatures), and for findings (problems with these logs).
  * @param signer signs the head (size and root hash) of the checkpoint list; null if this registry signs no receipts
  *   (proofs of acceptance) for checkpoints
  */

@@ -21,7 +21,7 @@ export const instanceKeySchema = Type.Object({
   publicKey: Type.String(),
   /** Start of the key's validity, according to the registry's clock. */
   from: moment,
-  /** End of the key's validity; null if no administrator has ended it. */
+  /** End of the key's validity; null if no administrator has set an end. */
   to: Type.Union([moment, Type.Null()]),
   pinnedAt: moment,
   /**
@@ -47,8 +47,8 @@ export const endBody = Type.Object({ publicKey, to: Type.Optional(givenMoment) }
 export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment), to: Type.Optional(givenMoment) });
 
 /**
- * The newest checkpoint (signed state) of a run (the part of an access log that one process wrote), or an entry of the
- * list.
+ * A checkpoint (signed state of an access log). It is an entry of the list of checkpoints, or the newest checkpoint of
+ * a run (log of one process).
  */
 export const checkpointSchema = Type.Object({
   /**

@@ -66,7 +66,7 @@ export interface WitnessOptions {
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
 const clockToleranceMilliseconds = 60_000;
-/** Minimum time between two listed periodic checkpoints of a process. Start and end checkpoints are always listed. */
+/** Minimum time between two periodic checkpoints of a run in the list. Start and end checkpoints are always listed. */
 const listMilliseconds = 600_000;
 
 /** Thrown to reject a submission and roll its transaction back. `finding` is stored after the rollback. */
@@ -80,9 +80,7 @@ class Refused extends Error {
   }
 }
 
-/**
- * Signs receipts (proofs of acceptance) for checkpoints that a valid key signed and whose log kept all earlier lines.
- */
+/** Signs receipts (proofs of acceptance) for checkpoints that a valid key signed and that omit no earlier line. */
 export class Witness {
   readonly #options: WitnessOptions;
 
@@ -181,8 +179,8 @@ export class Witness {
   }
 
   /**
-   * Pins (stores as valid) the first key of an instance name unchecked: only authenticated gateways can send messages
-   * here. An administrator should confirm the key. Any other key is rejected unless it was pinned before.
+   * Requires a key that is pinned (stored as valid) and valid now. Pins the first key of an instance name unchecked:
+   * only authenticated gateways can send messages here. An administrator should confirm this key.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
@@ -222,8 +220,9 @@ export class Witness {
   }
 
   /**
-   * Compares the stored state of the previous run (log of an earlier process) with what this run says about it. Checks
-   * the last line of that run, the times, and that no other run continues it. This detects a truncated or forked log.
+   * Compares what a new run (log of one process) says about the previous run with the stored state of the previous run.
+   * Reports a problem if a known instance lacks this state, if this state has more lines or a later time, or if another
+   * run already continues the previous run. These problems reveal a truncated or forked log.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;

@@ -28,9 +28,9 @@ const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
 /**
- * Creates a link that signs an administrator in once. If this administrator is the caller, the session has at most the
- * roles of the caller's token. The session ends when the caller's token expires or is revoked. This does not apply to a
- * token from a command-line sign-in.
+ * Creates a link that signs an administrator in once. The session is limited to the addresses of the caller's
+ * credential. It ends when the caller's token expires or is revoked, unless the token is from a command-line sign-in.
+ * If callers create the link for themselves, the session has at most the roles of their credential.
  * @param origin the origin of the console
  * @throws Refusal
  */

@@ -43,6 +43,7 @@ const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
  * Returns a refusal if a request to the console's API was not sent by a page of the console; otherwise null. The
  * session cookie does not show where the request came from: browsers also send a Strict cookie with requests from
  * another port of the host. Pages cannot change `origin` and `sec-fetch-site`.
+ * @param own the console's origin
  */
 function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
   const { 'sec-fetch-site': site = 'same-origin' } = others;

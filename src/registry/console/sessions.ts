@@ -130,7 +130,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
   };
 }
 
-/** A session, with the columns of its administrator and its token that determine whether the session is valid. */
+/** A session, with columns of its administrator and of the token with which its one-time link was created. */
 interface Stored extends Row {
   readonly owner_name: string;
   readonly status: string;

@@ -138,9 +138,9 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
 }
 
 /**
- * Deletes old events and their positions in the chain. Stores the hash at the last deleted position and a signature of
- * this hash, with which the rest of the chain can be verified. An event that is kept although it is before that
- * position can no longer be verified.
+ * Deletes old events, their positions in the chain, and earlier signatures. Stores the hash at the last deleted
+ * position and a signature of this hash, with which the rest of the chain can be verified. If an event before that
+ * position is kept, it can no longer be verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,
@@ -160,8 +160,8 @@ export async function pruneEvents(
     const end = last ?? { position: 0, hash: '' };
     const note = last === undefined || signer === null ? null : signChainHead(last, signer, 'events/pruned');
     if (isPostgres(database)) {
-      // Runs as the owner of the tables, because the registry's own database user need not have the right to delete
-      // events.
+      // This SQL function runs with the rights of the tables' owner, because the registry's own database user need not
+      // have the right to delete events.
       await sql`select prune_events(${seqs}::bigint[], ${end.position}, ${end.hash}, ${now}, ${note})`.execute(
         transaction,
       );

@@ -43,7 +43,7 @@ export async function beginExport(
 /**
  * Reads one page of an export, oldest first. Only the caller who began the export is allowed to read it. The filter
  * comes from the event of the export, so the audit trail shows exactly which events were exported.
- * @param after the sequence number before the page; default: the beginning
+ * @param after the sequence number after which the page begins; default: the beginning of the export
  * @throws Refusal 404 for an unknown export, and for an export that another caller began
  */
 export async function readEventExport(

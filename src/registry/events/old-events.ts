@@ -58,7 +58,7 @@ export class OldEvents {
 
   /**
    * Checks one batch of events, oldest first, and deletes the old ones.
-   * @returns whether there could be more to delete
+   * @returns true if this round of deletions continues with another batch; false if the round has ended
    */
   async forget(): Promise<boolean> {
     const { database, days, clock, projection, signer = null, logger } = this.#options;

@@ -51,7 +51,7 @@ export async function listEvents(
   return { items: rows.map(toEvent), totalRecords: total };
 }
 
-/** Returns the state of a key before its first reset; null if it was never reset. */
+/** Returns the state of a key before its first reset; null if no event of a reset is stored. */
 export async function beforeFirstReset(
   database: RegistryDatabase,
   keyId: string,

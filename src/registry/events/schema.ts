@@ -101,8 +101,8 @@ export const exportsQuery = Type.Object({ ...eventFilters, after: afterSeq });
 export const exportQuery = Type.Object({ after: afterSeq });
 
 /**
- * The content of `after` in an event about an export: the filter of the export, and the sequence number before its
- * first event.
+ * The content of `after` in an event about an export: the filter of the export, and the sequence number after which the
+ * export begins.
  */
 export const exportedSchema = Type.Object({
   filter: Type.Object(eventFilters, { additionalProperties: false }),

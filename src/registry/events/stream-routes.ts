@@ -88,7 +88,7 @@ export function streamRoutes(options: StreamOptions): Routes {
 class Streams {
   readonly #options: StreamOptions;
   readonly #open = new Set<OpenStream>();
-  /** The sequence number of the last event that was announced. */
+  /** The sequence number of the last event that was read. The streams announce only later events. */
   #seq = 0;
   #checkedAt = 0;
   #cancel: (() => void) | null = null;

@@ -16,8 +16,9 @@ interface PageSource<Row, Entry> {
 }
 
 /**
- * Fills a page with the entries after a cursor, up to a maximum number of entries and characters. A page has at least
- * one entry, even if this entry alone exceeds the maximum of characters.
+ * Fills a page with entries, up to a maximum number of entries and characters. If the first entry alone exceeds the
+ * maximum of characters, the page contains only this entry.
+ * @param place the id after which the page begins
  * @returns the entries; `last` is the id of the last one, or null if no further entry follows
  */
 export async function fillPage<Row, Entry>(

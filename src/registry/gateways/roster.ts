@@ -212,8 +212,8 @@ export class Roster {
 }
 
 /**
- * Whether a gateway no longer uses cached records: it has announced its end, or its records expired without a
- * heartbeat.
+ * Returns true if a gateway no longer uses cached records: it has announced that it stops, or has sent no heartbeat for
+ * as long as it is allowed to use them. Silence counts only if the registry has read all messages (`isFresh`).
  */
 function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGateways): boolean {
   if (seen === undefined) return false;

@@ -54,7 +54,8 @@ const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), by
 type Problem = Omit<EntryProblem, 'index'>;
 
 /**
- * Sorts valid entries into entries to import and entries that exist already. Returns the problem of an invalid entry.
+ * Sorts valid entries into entries to import and entries that exist already. Its methods return the problem of an
+ * invalid entry; null for a valid one.
  */
 class Batch {
   readonly merchants: MerchantEntry[] = [];

@@ -5,7 +5,7 @@ import { readEntry, type Entry } from './entry.js';
 
 /**
  * Maximum length of a line in an import file, in bytes. It suffices for a merchant with two full allowlists, and is
- * below the limit of a request.
+ * below the maximum size of a request body.
  */
 export const longestLineBytes = 768 * 1024;
 

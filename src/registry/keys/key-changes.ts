@@ -10,7 +10,7 @@ import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
-/** A new key with its secret, which only this response contains. */
+/** A new key with its secret (`key`), which is returned only when the key is created. */
 export interface CreatedKey extends ApiKey {
   readonly key: string;
 }
@@ -82,7 +82,7 @@ export function resetKey(
       throw new Refusal(409, 'The key is not active any more: create a new one');
     }
     const { merchant_id, environment, permissions, label } = old;
-    // Inherits the expiry of the old key, because a reset must not make a temporary key permanent.
+    // By default, the new key inherits the expiry of the old key: a reset must not make a temporary key permanent.
     const expires_at = acceptExpiry(expiry, now) ?? (await ownExpiryOf(change, old));
     const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
     const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);

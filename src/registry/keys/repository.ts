@@ -58,8 +58,9 @@ export async function toListedKeys(database: RegistryDatabase, rows: readonly St
 }
 
 /**
- * Returns the names of the creators of one merchant's keys. The event of a key's creation is found by the key's id. An
- * import has one event for many keys, which is found by its revision (number of the change).
+ * Returns the names of the creators of one merchant's keys. The map has the creator of a key under the key's id. For
+ * imported keys, it has the creator under the revision (number of the change), because an import stores one event for
+ * many keys.
  */
 async function creatorsOf(
   database: RegistryDatabase,

@@ -99,7 +99,7 @@ export const listedKeySchema = Type.Object({
   lastUse: Type.Optional(lastUse),
 });
 
-/** A new key. Only this response contains the key itself. */
+/** A new key. Only the response to its creation (by a request for a new key, or by a reset) contains the key itself. */
 export const createdKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
 
 /** The response to a reset: the new key, and the key that it replaces. */
