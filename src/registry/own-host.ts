@@ -92,8 +92,8 @@ export function noteClientAddress(app: FastifyInstance, behindProxy: readonly st
 }
 
 /**
- * For an app that has proxies but no TLS. Rejects requests that come over the network but not from a proxy: others
- * could read the cookies in plain HTTP.
+ * Rejects requests that come over the network but not from a proxy. Call this for an app that has proxies but no TLS:
+ * others on the network could read the cookies in such a request.
  */
 export function requireProxy(app: FastifyInstance, behindProxy: readonly string[]): void {
   const proxies = compileIpRanges(behindProxy);

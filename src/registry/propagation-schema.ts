@@ -21,7 +21,7 @@ export const propagationSchema = Type.Object({
   milliseconds: Type.Integer(),
   /**
    * False if the change is in the database but not yet in the store from which gateways read. It will be written there
-   * as soon as possible.
+   * as soon as possible. Absent if the change is in the store.
    */
   projected: Type.Optional(Type.Literal(false)),
 });

@@ -194,9 +194,9 @@ class Watch {
   }
 
   /**
-   * Whether to stop waiting. Each known gateway must have acknowledged the change, or have stopped sending heartbeats.
-   * Also, no gateway must be missing in the roster (the list of gateways). The second condition is dropped if a gateway
-   * could be missing for longer than the timeout, because waiting would not help.
+   * Whether to stop waiting: each known gateway has acknowledged the change or stopped sending heartbeats, and the
+   * roster (the list of gateways) is complete. An incomplete roster is ignored if it will be complete only after the
+   * timeout, because waiting would not help.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

@@ -148,7 +148,7 @@ function requirePermissions(named: ReadonlySet<string>): void {
  * Starts a registry: opens the database, applies its migrations, accepts requests and writes changes to the gateways'
  * store. Starts even if the store is unavailable.
  * @throws DatabaseError
- * @throws OperatorError for an invalid token or certificate, or a port in use
+ * @throws OperatorError for an invalid token, certificate or permission in `registry.reasonFor`, or a port in use
  */
 export async function startRegistry({
   host,
@@ -231,8 +231,8 @@ export async function startRegistry({
   });
   projector.wake();
   // Waits for the first comparison with the store before the API accepts changes. If the database has no changes and
-  // the store is empty, the comparison concludes that no gateway can have cached records. An earlier change would make
-  // this conclusion impossible.
+  // the store is empty, the comparison concludes that no gateway can have cached records. A change that is made before
+  // the comparison would make this conclusion impossible.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

@@ -148,8 +148,8 @@ interface RestoreRow {
 }
 
 /**
- * A key or merchant that the registry deactivated after a restore, because its record in the store or in a gateway has
- * a later revision (number of a change) and fewer rights.
+ * A key or merchant that the registry restricted after a restore, because its record in the store or in a gateway has a
+ * later revision (number of a change) and fewer rights.
  */
 interface HeldBackRow {
   /** The id of the key or the merchant. */
@@ -158,7 +158,7 @@ interface HeldBackRow {
   merchant_id: string;
   /** Where the later revision (number of a change) was found: `store`, or the instance id of a gateway. */
   source: string;
-  /** The values of the changed columns before the deactivation, as JSON. */
+  /** The values of the changed columns before the restriction, as JSON. */
   was: string;
   found_at: number;
 }
@@ -182,8 +182,8 @@ interface InstanceKeyRow {
   name: string;
   pinned_at: number;
   /**
-   * The actor that pinned the key (stored it as valid). `registry`: the registry pinned the key of the first checkpoint
-   * (signed state of a log) with this name.
+   * The actor that pinned the key (stored it as valid). `registry`: the registry itself pinned the key, because the
+   * first checkpoint (signed state of a log) of this instance was signed with it.
    */
   pinned_by: string;
   counts_from: number;

@@ -25,8 +25,8 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
-    // Checks the canonical form, which is stored. An entry could hide an API key with full-width letters, which become
-    // ASCII letters in the canonical form.
+    // Checks the canonical form, because it is stored. An API key in full-width letters looks harmless in the entry,
+    // but the canonical form contains it in ASCII letters.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not contain anything that looks like an API key` });
       continue;

@@ -41,8 +41,8 @@ export const checkpoints: Migration = {
     await schema.createIndex('runs_list').on('runs').columns(['began_at', 'origin']).execute();
     await schema.createIndex('runs_of_name').on('runs').columns(['name', 'began_at']).execute();
     await schema.createIndex('runs_behind').on('runs').column('previous_run').execute();
-    // An index of the runs from which a further checkpoint is due: they have not ended, and no finding reports them as
-    // silent.
+    // An index of the runs to watch: a further checkpoint is due from each run that has not ended. Leaves out runs with
+    // `was_missed` = 1, which are already reported as silent.
     await sql`create index runs_to_watch on runs (received_at) where was_missed = 0 and occasion <> 'end'`.execute(
       database,
     );

@@ -2,9 +2,9 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Tables and triggers for the hash chain of events, which omits events of earlier releases. Each hash covers the event
- * and the previous hash; the newest hash is signed. Triggers reject changes of events. They permit deletions only up to
- * the position to which old events were pruned.
+ * Tables and triggers for the hash chain of events. Each hash covers the event and the previous hash; the newest hash
+ * is signed. Events of earlier releases are not in the chain. Triggers reject updates of all events, and deletions of
+ * chained events beyond `pruned_position`.
  */
 export const eventChain: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

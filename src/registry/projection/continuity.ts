@@ -93,7 +93,7 @@ export class Continuity {
     return change !== null && change === (await changeOf(this.#options.database, history, revision));
   }
 
-  /** Finds out which changes and records were lost. Call this if a store is not in its recorded state. */
+  /** Finds out what the database might have lost. Call this if a store is not in its recorded state. */
   async assess(snapshot: StoreSnapshot, history: History): Promise<Loss> {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);

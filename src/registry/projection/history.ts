@@ -66,8 +66,8 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // `Lease.finish` puts rows without a name back into the outbox (changes still to be written), so perhaps only one of
-  // several rows has the name.
+  // `Lease.finish` puts rows back into the outbox (changes still to be written) without the name of the change. So
+  // perhaps only one of several rows has the name.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 

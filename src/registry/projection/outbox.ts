@@ -100,7 +100,7 @@ export class RecordsWriter {
 
   /**
    * Writes records to the store again, although no change has altered them.
-   * @param revision records in the store are replaced up to this revision
+   * @param revision the highest revision (number of a change) of a stored record that may be replaced
    * @throws Error if the store has a record of a later change than the database; the next run of the projection
    * rewrites all records in this case
    */

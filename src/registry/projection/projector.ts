@@ -44,7 +44,8 @@ export class Projector {
   #isAskHandled = false;
   #failures = 0;
   /**
-   * Number of consecutive failures of the same kind since the store was last reachable. It determines the retry pause.
+   * Number of consecutive failures of the same kind. It determines the retry pause, and returns to 0 when the store
+   * becomes reachable.
    */
   #failuresInRow = 0;
   #longestPause = longestPauseMilliseconds;

@@ -73,8 +73,8 @@ export class Rebuild {
     // the newest change) to the store's revision. In that case, a comparison of the revisions no longer shows that the
     // database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Holds records back before the first write. The old records in the store show which changes were lost, and each
-    // write replaces or deletes old records, first in the store and then in gateways.
+    // Restricts ("holds back") records whose revocation the database has lost. Only old records show this revocation.
+    // So this happens before the first write: each write replaces old records in the store, and then in gateways.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);

@@ -76,7 +76,7 @@ export interface RecordRepairsOptions {
   readonly lease: Pick<Lease, 'finish'>;
   readonly clock: Clock;
   readonly monotonic: () => number;
-  /** Whether the store still has the servers and the newest change that the database has recorded for it. */
+  /** Whether the store's Redis servers and newest change are still those that the database has recorded. */
   readonly isContinuous: () => Promise<boolean>;
   readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly logger?: Logger | undefined;
@@ -107,7 +107,7 @@ const longestName = 100;
 
 /**
  * Restores records that a client changed or deleted in the store, and deletes added records. Repairs run between the
- * writes of changes, so they never overwrite a later change. An emptied or restored store is rewritten.
+ * writes of changes, so they never overwrite a later change. `Rebuild` rewrites a store that was emptied or restored.
  */
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
@@ -159,7 +159,7 @@ export class RecordRepairs {
   }
 
   /**
-   * Compares and repairs one page: first records that Redis reported as changed, otherwise the next part of the sweep.
+   * Compares and repairs one page. Order: a due trial, records that Redis reported as changed, the sweep.
    * @param epoch identifies the Redis server on which the store was found consistent with the database
    * @param sweeps whether to continue the sweep (scan of all records); false while changes are pending
    */
@@ -198,7 +198,7 @@ export class RecordRepairs {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
       const step = await this.#check(watched, entries, epoch, true);
-      // If the trial is still due, no record was missing in the store any more. Ends the pause.
+      // The trial is still due if it found no missing record to repair. Ends the pause in this case.
       if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
       return step;
     } catch (error) {

@@ -109,7 +109,8 @@ export class RecordSweep {
 }
 
 /**
- * Reads names in advance: Redis could have to scan many other keys for one page, and changes must not wait for that.
+ * Reads the names of the store's records in advance. To find one page of names, Redis might have to scan many other
+ * keys, and the writing of changes must not wait for this scan.
  */
 class NamesAhead {
   readonly #iterator: AsyncGenerator<string>;

@@ -30,8 +30,8 @@ const howToSeal =
 
 /**
  * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
- * secrets with which the records are sealed. If the seal of the store is from another secret, another client wrote the
- * store.
+ * secrets with which the records are sealed. If the records are sealed, but the meta record (the store's description)
+ * has no valid seal, another client wrote the meta record.
  */
 export class Sealing {
   readonly #options: SealingOptions;
@@ -76,7 +76,7 @@ export class Sealing {
 
   /**
    * Call this for a store that has lost no records or changes. Rewrites the meta record (the store's description) if
-   * its seal (authentication) or content is wrong.
+   * its seal (authentication) or content is wrong or outdated.
    * @returns the current meta record of the store
    */
   async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {

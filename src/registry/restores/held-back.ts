@@ -18,12 +18,13 @@ const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
  * A database that was restored from a backup lacks later revocations, so revoked keys would be valid again. To prevent
- * this, deactivates ("holds back") each key and merchant that has fewer rights and a later revision (number of a
- * change) in the source than in the database. Such a record stays inactive until an operator reactivates it ("lift").
+ * this, restricts ("holds back") each key and merchant that has fewer rights and a later revision (number of a change)
+ * in the source than in the database. Such a record gets the restrictions of the source (status, earlier expiry, not
+ * live), and keeps them until an operator removes them ("lift").
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared the highest revision that the restored database might have used again for another change; 0 if it
- *   reused no revision. Up to this revision, a comparison shows nothing (see `laterRecords`)
+ * @param uncompared the highest revision that could stand for different changes in the source and in the database,
+ *   because the restored database might have used it again; 0 if it reused no revision (see `laterRecords`)
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -52,7 +53,7 @@ export async function holdBack(
   });
 }
 
-/** Returns one page of the keys and merchants that stay inactive after a restore, newest first. */
+/** Returns one page of the keys and merchants that stay restricted after a restore, newest first. */
 export async function listHeldBack(database: RegistryDatabase, paging: Paging): Promise<Page<HeldBack>> {
   const { offset, limit } = rangeOf(paging);
   const held = database.selectFrom('held_back');
@@ -75,8 +76,8 @@ function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'key
 }
 
 /**
- * A record that an operator has reactivated, and the revision (number) of that change, which gateways have to
- * acknowledge (confirm).
+ * A record whose restrictions an operator has removed, and the revision (number) of that change, which gateways have
+ * to acknowledge (confirm).
  */
 export interface Lifted {
   readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
@@ -84,8 +85,8 @@ export interface Lifted {
 }
 
 /**
- * Reactivates a key or merchant that the registry deactivated after a restore. Gives it the state that it had in the
- * restored database.
+ * Removes the restrictions of a key or merchant that the registry held back after a restore. Gives it the state that it
+ * had in the restored database.
  * @throws Refusal if the record is not held back
  */
 export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {
@@ -201,8 +202,8 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // If the record is already held back (inactive since an earlier restore), keeps the stored state: reactivation
-    // returns to the state before the first restore.
+    // If the record is already held back (restricted since an earlier restore), keeps the stored state: `lift` returns
+    // to the state before the first restore.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

@@ -29,9 +29,9 @@ export interface LaterMerchant {
  * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because the
  * database lacks a change. The database lacks a change if the revision (number of a change) of an entry is higher than
  * that of its row.
- * @param uncompared the highest revision that the restored database might have used again for another change. Up to
- *   this revision, a comparison shows nothing. So an entry also counts as later if its row has an unpublished change
- *   with such a revision
+ * @param uncompared the highest revision that could stand for different changes in an entry and in the database,
+ *   because the restored database might have used it again. Up to this revision, the higher number need not be the
+ *   later change. So an entry also counts as later if its row has an unpublished change with such a revision
  */
 export async function laterRecords(
   database: RegistryDatabase,

@@ -37,12 +37,12 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Deactivates each key and merchant that has fewer rights and a later revision (number of a change) in the store than
- * in the database.
+ * Restricts each key and merchant that has fewer rights and a later revision (number of a change) in the store than in
+ * the database.
  * @param uncompared the highest revision that could stand for different changes in the store and in the database, see
  * `holdBack`
  * @param mayGoOn called between two pages; if it returns false, the function stops
- * @returns the number of deactivated records; null if it was stopped
+ * @returns the number of restricted records; null if it was stopped
  */
 export async function holdBackFromStore(
   options: RestoreOptions,

@@ -10,7 +10,7 @@ import { lift, listHeldBack } from './held-back.js';
 import { mostRestores } from './restores.js';
 import { heldBackSchema, restoreSchema } from './schema.js';
 
-/** Routes for restores of the database from a backup, and for the records that stay inactive after them. */
+/** Routes for restores of the database from a backup, and for the records that stay restricted after them. */
 export const restoreRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 

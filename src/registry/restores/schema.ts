@@ -21,8 +21,8 @@ export const restoreSchema = Type.Object({
 });
 
 /**
- * A key or merchant that the registry deactivated after its database was restored from a backup. A gateway, or the
- * records in Redis, had a later change that made it inactive.
+ * A key or merchant that the registry restricted after its database was restored from a backup. A gateway, or the
+ * records in Redis, had a later change that gave it fewer rights.
  */
 export const heldBackSchema = Type.Object({
   kind: Type.Enum(['key', 'merchant']),
@@ -39,5 +39,5 @@ export const heldBackSchema = Type.Object({
   foundAt: moment,
 });
 
-/** A key or merchant that stays inactive after a restore, in the admin API. */
+/** A key or merchant that stays restricted after a restore, in the admin API. */
 export type HeldBack = Readonly<Static<typeof heldBackSchema>>;

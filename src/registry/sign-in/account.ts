@@ -94,6 +94,6 @@ const reserved = new Set(['bootstrap', 'registry', 'unknown', 'admin']);
 async function unusedName(transaction: RegistryDatabase, wanted: string, id: string): Promise<string> {
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', wanted);
   const isUsed = reserved.has(wanted.toLowerCase()) || (await named.executeTakeFirst()) !== undefined;
-  // A name that is in use gets the random end of the new id, so that it is unique.
+  // A name that is in use or reserved gets the random end of the new id, so that it is unique.
   return isUsed ? `${wanted.slice(0, 47)}-${id.slice(-16).toLowerCase()}` : wanted;
 }

@@ -77,7 +77,7 @@ export class SignIns {
     return { handle, verificationUri, verificationUriComplete, userCode, intervalSeconds, expiresInSeconds };
   }
 
-  /** Exchanges the handle (secret) of an approved sign-in for a session token. @throws Refusal */
+  /** Exchanges a handle (secret) for a session token. @throws Refusal, also until the person approves the sign-in */
   async redeem(handle: string, author: Author): Promise<Session> {
     const { clock, provider } = this.#options;
     const row = await this.#find(handle, 'PENDING', author);
@@ -137,7 +137,7 @@ export class SignIns {
   }
 
   /**
-   * Ends the sign-in to which the caller's session token belongs. @throws Refusal 409 if the caller uses another token
+   * Ends the sign-in to which the caller's session token belongs. @throws Refusal 409 for any other token
    */
   async end(caller: Caller, author: Author): Promise<void> {
     const { database, provider } = this.#options;

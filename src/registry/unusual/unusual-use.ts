@@ -169,13 +169,13 @@ async function knownKeys(transaction: RegistryDatabase, usages: readonly KeyUsag
   return [...known.values()].sort((one, other) => (one.keyId < other.keyId ? -1 : 1));
 }
 
-/** Returns the stored states of keys, and locks their rows until the end of the transaction. */
+/** Returns the stored states of keys ('' for a new key), and locks their rows until the end of the transaction. */
 async function lockedStates(transaction: RegistryDatabase, keys: readonly KnownKey[]): Promise<Map<string, string>> {
   if (keys.length === 0) return new Map();
   const rows = await transaction
     .insertInto('key_habits')
     .values(keys.map(({ keyId }) => ({ key_id: keyId, state: '' })))
-    // Updates nothing, but locks the row and returns it in the same statement.
+    // Sets an existing state to itself. This changes nothing, but locks the row and returns it in the same statement.
     .onConflict((conflict) => conflict.column('key_id').doUpdateSet((it) => ({ state: it.ref('key_habits.state') })))
     .returning(['key_id', 'state'])
     .execute();

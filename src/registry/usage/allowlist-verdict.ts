@@ -101,8 +101,8 @@ function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boo
   const { family, first, last } = network;
   const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
   if (within.some((one) => one.first <= first && one.last >= last)) return true;
-  // An IPv6 network can consist of embedded IPv4 addresses, which `list` compares with its IPv4 entries. `within`
-  // contains only entries of the network's own family, so the first and the last address are checked with `list` too.
+  // `within` contains only entries of the network's own family. But an IPv6 network can consist of embedded IPv4
+  // addresses, which `list` compares with its IPv4 entries. So `list` checks the first and the last address too.
   const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
   return isOutside ? false : null;
 }

@@ -11,7 +11,7 @@ export interface BatchRows {
   readonly agents: readonly UsageTables['usage_agents'][];
   readonly hosts: readonly UsageTables['usage_hosts'][];
   readonly keys: readonly UsageTables['usage_keys'][];
-  /** In the order of the batch. `seq` is the position among the merchant's refusals in this batch, from 1. */
+  /** The refusals in the order of the batch. `seq` counts the refusals of each merchant in this batch, from 1. */
   readonly refusals: readonly UsageTables['usage_refusals'][];
 }
 
@@ -50,7 +50,7 @@ class RowSums<Row extends object> {
   }
 }
 
-/** Creates an empty collection of hours, which adds up hours with the same primary key. */
+/** Creates an empty collection of hourly counts, which adds up rows with the same primary key. */
 function hourSums(): RowSums<UsageTables['usage_hours']> {
   return new RowSums(['hour', 'merchant_id', 'key_id', 'environment', 'code'], (sum, row) => ({
     count: sum.count + row.count,

@@ -11,7 +11,7 @@ export type AddressDetail = 'full' | 'network';
 /** Thrown for an invalid batch of usage counts, which can never be added. The message is for the gateway's log. */
 export class RefusedBatch extends Error {}
 
-/** The latest time that a date can have, in milliseconds since 1970. */
+/** The latest time that a JavaScript `Date` can represent, in milliseconds since 1970. */
 const latestMoment = 8_640_000_000_000_000;
 /** Highest value of a count, so that no sum in the database exceeds the range of its integers. */
 const highestCount = 1_000_000_000_000;
@@ -86,8 +86,9 @@ function requireRanges(batch: UsageBatch): void {
 }
 
 /**
- * Checks the ids of keys and merchants. A key without an id is valid: its lookup id (hash) identifies it. @throws
- * RefusedBatch
+ * Checks the ids of keys and merchants, also in refused requests. A key without an id is valid: its lookup id (hash)
+ * identifies it.
+ * @throws RefusedBatch
  */
 function requireNames({ keys, merchants }: UsageBatch): void {
   const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);

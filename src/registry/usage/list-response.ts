@@ -91,8 +91,8 @@ export function csvText(columns: readonly string[], records: readonly object[]):
 }
 
 /**
- * Formats a value as a CSV cell. Spreadsheets run a text as a formula if it begins with certain characters. So such a
- * text gets an apostrophe at its beginning.
+ * Formats a value as a CSV cell. Spreadsheets run a text as a formula if it begins with a character such as = or @. So
+ * such a text gets an apostrophe at its beginning.
  */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';

@@ -14,8 +14,8 @@ export interface MerchantCounts {
 }
 
 /**
- * Returns a function that gives the counts of each of these merchants by its id. Requests are stored by hour, so the
- * first of the last 24 hours is counted completely.
+ * Counts the keys and requests of these merchants. The returned function takes a merchant's id and returns its counts.
+ * Requests are stored by hour, so the first of the last 24 hours is counted completely.
  */
 export async function countsOf(
   database: RegistryDatabase,

@@ -1,5 +1,5 @@
-// A column of a primary key cannot be null, so it has an empty text instead. An empty text means: no merchant, no key,
-// or the sum of all entries beyond the list's limit.
+// The columns of a primary key cannot be null. An empty text in such a column means: no merchant or no key. In a list
+// with a limit, such as a key's addresses on one day, it marks the row that adds up all further entries.
 
 /** A gateway process that sends usage counts in batches. */
 interface UsageProcessRow {

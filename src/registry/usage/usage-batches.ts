@@ -25,7 +25,7 @@ export interface UsageOptions {
 
 /**
  * The result of a batch. `added`: its counts are stored. `repeated`: it was added before. `early`: an earlier batch of
- * its process is still missing. `refused`: it is invalid and can never be added.
+ * the same gateway process is still missing. `refused`: it is invalid and can never be added.
  */
 export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
 
