@@ -87,8 +87,8 @@ function check(
 }
 
 /**
- * Names the rules about unusual use that report nothing without a GeoIP database: without one, gateways do not know the
- * country and network of an address.
+ * Returns a YAML comment with the rules about unusual use that cannot report anything without a GeoIP database:
+ * gateways do not know the country and network of an address. Empty if there is no such rule.
  */
 function unusualComment({ geoip, registry: { unusual } }: Config, command?: ServerCommand): string {
   const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));

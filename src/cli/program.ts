@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { tuneHeap } from './tune-heap.js';
 
-// Call this before the other modules load. V8 sets its next heap limit at each garbage collection, and the last one
-// before the first requests happens while modules load.
+// Call this before the other modules load. V8 uses the flag for the heap growth at each garbage collection, to set its
+// next heap limit. The last collection before the first requests happens while modules load.
 if (process.argv[2] === 'gateway') tuneHeap();
 const { run } = await import('./run.js');
 

@@ -33,8 +33,8 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
 /**
  * Starts a server, and closes its resources before the process exits. Handles signals from the beginning, so that a
  * signal during the start closes everything that is already open.
- * @param start opens the resources one by one; it registers with `closeLater` how each one is closed, and with
- *   `saveAnyhow` what even a forced exit saves
+ * @param start opens the resources one by one. It passes to `closeLater` a function that closes each resource, and to
+ *   `saveAnyhow` a function that even a forced exit runs.
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,

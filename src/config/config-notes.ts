@@ -28,8 +28,8 @@ function replacedPaths({ routes }: Config): Problem[] {
 }
 
 /**
- * Returns notes for limits that the gateway reduces because they do not fit into its memory. They are not errors, so
- * that configurations without `limits.memory` stay valid.
+ * Returns notes for limits that the gateway reduces because they do not fit into its memory. They are not errors:
+ * otherwise, a configuration without `limits.memory` would be invalid on a small machine.
  */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);

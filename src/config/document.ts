@@ -37,7 +37,7 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
     ];
     return [...about, ...(option.default === null ? block.map((line) => commentedOut(line, indent)) : block)];
   }
-  // Do not show an example for an empty list: unless it is commented out, the example would take effect.
+  // Show no example for an empty list outside a commented-out group: the example would take effect.
   const isEmpty = depth === 0 && Array.isArray(value) && value.length === 0;
   const lines = isEmpty ? [] : (documentEntries(inner, value, `${indent}  `) ?? []);
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];
@@ -45,7 +45,8 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
 
 /**
  * Documents the options of a group.
- * @param isCommentedOut whether the group is commented out; its options whose default is null then show an example
+ * @param isCommentedOut whether the group is commented out. In such a group, an option shows an example if its default
+ *   is null.
  */
 function documentSection(
   option: Option,

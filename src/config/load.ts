@@ -122,7 +122,7 @@ function readConfigFile(file: string): string {
   return decode(readBytes(file), file);
 }
 
-/** Applies the maximum size of configuration files to a text from another source. */
+/** Returns a text that was given instead of a file. @throws ConfigError if the text exceeds the maximum size */
 function checkedText(text: string, file: string | null): string {
   if (Buffer.byteLength(text) > maxBytes) throw tooLarge(file);
   return text;

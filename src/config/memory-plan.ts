@@ -5,7 +5,7 @@ import type { Config } from './schema.js';
 export const mebibyte = 1024 ** 2;
 /** Memory of an idle gateway after its warm-up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (28 for TLS), 61 KiB on Node 24 (52 for TLS). */
+/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (TLS: 28), 61 KiB on Node 24 (TLS: 52). */
 const tlsConnectionBytes = 64 * 1024;
 /** Memory of an idle connection without TLS after a request: 14 KiB measured on Node 24, and a margin. */
 const plainConnectionBytes = 16 * 1024;
@@ -18,7 +18,7 @@ const spareShare = 0.1;
 /** Maximum share of the memory for caches. The share is taken from the memory that remains after `processBytes`. */
 const cacheShare = 0.5;
 
-/** Heap bytes per byte of live data, because garbage collection needs headroom. */
+/** Ratio of the heap size to the live data. It exceeds 1, because garbage collection needs headroom. */
 export const heapFactor = 1.5;
 /** Heap bytes of one cached key with a label (see docs/records.md). */
 export const bytesOfKey = 460;
@@ -129,7 +129,7 @@ function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): num
 
 /**
  * Returns the memory limit of the system. Node reports 0 if it does not know the limit, and a huge number without a
- * limit. Then the limit is the machine's memory.
+ * limit. In both cases, the limit is the machine's memory.
  */
 function memoryOfSystem(): number {
   const limit = process.constrainedMemory();

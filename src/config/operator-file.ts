@@ -64,8 +64,8 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Marks where a file name that could be a secret begins in an absolute path. An operator may configure a secret by
- * mistake instead of the path of its file. `mayBeSecret` checks the part after this mark.
+ * Separates the directory from a file name that could be a secret, as in `/etc/gateway/./NAME`. An operator may
+ * configure a secret by mistake instead of the path of its file. `mayBeSecret` checks the part after this mark.
  */
 const nameMark = '/./';
 

@@ -4,8 +4,8 @@ import type { Config } from './schema.js';
 const mask = '***';
 
 /**
- * Masks the parts of a URL that could be secret: user, password and query values. Returns text that is not a URL
- * unchanged.
+ * Masks the parts of a URL that could be secret: user, password and query values. Does not change a text that is not a
+ * URL.
  */
 export function redact(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;

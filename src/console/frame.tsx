@@ -8,8 +8,8 @@ import { Search } from './search';
 import { texts } from './texts';
 
 /**
- * Returns the signed-in person. Undefined before the first response, or if no person has signed in. After a sign-out,
- * `me` keeps the last person.
+ * Returns the signed-in person as `me`; undefined before the first response, or if no person has signed in. After a
+ * sign-out, `isSignedOut` is true and `me` keeps the last person.
  */
 export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: boolean } {
   const { data, error } = useQuery({

@@ -97,8 +97,8 @@ export async function limitLockWait<Tables>(transaction: Kysely<Tables>, millise
 }
 
 /**
- * Tries to take an exclusive lock without waiting, until the end of the transaction. SQLite needs no lock: a write
- * transaction locks the whole database.
+ * Tries to take an exclusive lock without waiting for it. The lock lasts until the end of the transaction. SQLite needs
+ * no lock: a write transaction locks the whole database.
  * @returns false if another transaction holds the lock
  */
 export async function tryLock<Tables>(transaction: Transaction<Tables>, name: string): Promise<boolean> {
@@ -121,9 +121,9 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
 export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
 
 /**
- * Builds a table expression `given` with these rows, for FROM. The rows are one JSON parameter, so that a statement can
- * add thousands of them although databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL
- * cannot store.
+ * Builds an SQL table expression with the name `given` and these rows, for use after FROM. The rows are one JSON
+ * parameter, so that a statement can add thousands of them although databases limit the number of parameters. Texts
+ * must not contain NUL, which PostgreSQL cannot store.
  */
 export function givenRows<Tables>(
   database: Kysely<Tables>,
@@ -141,8 +141,8 @@ export function givenRows<Tables>(
 }
 
 /**
- * Deletes the rows that a query finds. Selects them by their position in the table (`ctid` or `rowid`): by other
- * columns, PostgreSQL could read the whole table.
+ * Deletes the rows that a query finds. Selects them by their position in the table (`ctid` or `rowid`): if it compared
+ * other columns, PostgreSQL could read the whole table.
  * @param found the part of the query after `FROM table`, such as joins and conditions; it refers to the table as
  *   `found`
  * @returns the number of deleted rows

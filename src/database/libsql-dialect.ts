@@ -15,7 +15,7 @@ import {
   SqliteQueryCompiler,
 } from './kysely.js';
 
-/** After this time, a lock of another program is an error. The wait for earlier writes of this process counts. */
+/** Maximum wait for the lock of another program. It includes the wait for earlier writes of this process. */
 const writeTimeoutMilliseconds = 5000;
 const retryMilliseconds = 20;
 
@@ -102,8 +102,8 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Begins a write transaction. While another program locks the file, retries until a deadline. In between, reads and
-   * the event loop run. Only the first writer in the queue retries, and its deadline ends first.
+   * Begins a write transaction. While another program locks the file, retries until a deadline. Reads and the event
+   * loop run between the attempts. Only the first writer in the queue retries; the others have later deadlines.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -139,7 +139,7 @@ class LibsqlConnection implements DatabaseConnection {
   readonly #begin: Begin;
   /** Lets the next transaction begin; null outside a transaction. */
   #endTurn: (() => void) | null = null;
-  /** The error after which SQLite rolled back, such as a failing or full disk; null without one. */
+  /** The error that made SQLite roll back the transaction, such as a full disk; null without one. */
   #failure: Error | null = null;
 
   constructor(database: Database.Database, turns: Mutex, begin: Begin) {

@@ -147,7 +147,7 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   );
 }
 
-/** Statement timeout of a migration: indexing a large table takes minutes. Other processes wait meanwhile. */
+/** Statement timeout of a migration: indexing a large table takes minutes. Starting processes wait for it. */
 const migrationTimeoutSeconds = 3600;
 
 /** Options of a database that is migrated when it is opened. */
@@ -261,7 +261,7 @@ export class WriteProbe {
       }
       return null;
     } catch (error) {
-      // Only a writable server reports a missing privilege. So the probe succeeds without a right to this table.
+      // A read-only server rejects the update before it checks privileges, so this error proves a writable server.
       if (error instanceof pg.DatabaseError && error.code === insufficientPrivilege) return null;
       return databaseConditions[error instanceof DatabaseError ? error.condition : 'away'];
     }
@@ -270,8 +270,8 @@ export class WriteProbe {
 
 /**
  * Runs an update that changes no row, to find out whether PostgreSQL accepts writes: after a failover, a standby
- * accepts only reads. Its rejection closes the connection, so the next connection can reach the primary. No migration
- * locks this table.
+ * accepts only reads. If the server rejects it, the connection is closed, so the next one can reach the primary. No
+ * migration locks this table.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);

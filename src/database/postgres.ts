@@ -57,7 +57,7 @@ async function limitTimes(client: pg.ClientBase, statementTimeout: number): Prom
 
 type ParserLookup = typeof pg.types.getTypeParser;
 
-/** Returns 64-bit integers as numbers, as SQLite does. By default pg returns them as strings. */
+/** Returns the parser of a column type. It turns 64-bit integers into numbers, as SQLite does; pg returns strings. */
 function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) => unknown {
   if (type === pg.types.builtins.INT8) return safeInteger;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
@@ -92,7 +92,7 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
  * SQLSTATEs after which the connection is closed instead of reused. For example, if the server became read-only, this
- * connection would stay on it, but a new connection can reach the writable server.
+ * connection would stay on that server, but a new one can reach the writable server.
  */
 const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
@@ -121,7 +121,7 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // Fail at once: on this connection, a new statement would wait until the statement that timed out has ended.
+    // Fail at once on a broken connection. After a timeout, a new statement would wait until the old one has ended.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
@@ -144,8 +144,8 @@ function isClientFault(error: unknown): boolean {
 }
 
 /**
- * Number of comparisons of server process ids before a pooler counts as one that does not share connections. A single
- * comparison is not enough: with eight other busy clients, it missed the sharing in one case of four.
+ * After this many comparisons of server process ids without a match, the pooler is assumed not to share connections. A
+ * single comparison is not enough: with eight other busy clients, it missed the sharing in one case of four.
  */
 const comparedConnections = 25;
 
@@ -157,7 +157,7 @@ const comparedConnections = 25;
  */
 export async function requireOwnServerProcess(client: pg.Client, options: pg.ClientConfig): Promise<number> {
   const own = await processOf(client);
-  // On connecting, a client receives a process id. PostgreSQL sends the real one, but a pooler an invented one. If the
+  // On connecting, a client receives a process id. PostgreSQL sends the real id; a pooler sends an invented one. If the
   // id is real, there is no pooler.
   if ((client as pg.Client & { readonly processID?: number }).processID === own) return own;
   for (let compared = 0; compared < comparedConnections; compared += 1) {

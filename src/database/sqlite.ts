@@ -33,8 +33,8 @@ function createDirectory(directory: string): void {
 }
 
 /**
- * Creates a file, if it is missing, that only this user can access. If SQLite created the file, every local user could
- * read the payouts and merchants in it. The WAL files inherit the mode.
+ * Creates a missing file with access for this user only. If SQLite created the file, every local user could read the
+ * payouts and merchants in it. The WAL files inherit the mode.
  */
 export function createPrivateFile(location: string): void {
   closeSync(openSync(location, 'a', 0o600));

@@ -52,8 +52,8 @@ async function targetIn(options: AccessOptions, env: Environment, config: Config
 }
 
 /**
- * Determines which certificates a client trusts: the CAs from the option or the environment variable. Without these,
- * the certificate of the configured listener. Null: the CAs that the system trusts.
+ * Determines which certificates a client trusts. The CA file from the option or the environment variable takes
+ * precedence over the certificate of the configured listener. Null means that the client trusts the CAs of the system.
  */
 async function trustOf(
   caFile: string | undefined,
@@ -66,7 +66,8 @@ async function trustOf(
   try {
     return await trustCertificate(ownCertFile);
   } catch (error) {
-    // The configured certificate file may exist only on the server's machine. Then fall back to the CAs of the system.
+    // The configured certificate file may exist only on the server's machine. If it cannot be read, use the CAs of the
+    // system.
     if (error instanceof OperatorError) return null;
     throw error;
   }
@@ -110,9 +111,7 @@ function urlIn(text: string, peer: Peer): URL {
   throw new WrongUsage(`${whose} must be an http or https URL without user, query and fragment, such as ${example}`);
 }
 
-/**
- * Returns the address of the API from the configuration; loopback if it listens on a wildcard address (0.0.0.0, ::).
- */
+/** Returns the address of the API from the configuration. Replaces a wildcard address (0.0.0.0, ::) by loopback. */
 function addressIn(config: Config, peer: Peer): string {
   const { host: listened, port, certFile = null } = peer.settings(config).listen;
   const loopbacks: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };

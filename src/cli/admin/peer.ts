@@ -17,11 +17,11 @@ export interface Peer {
   /** Section of the configuration that contains the listener and the token file. */
   readonly section: 'registry' | 'services.operators';
   readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
-  /** What to check after a rejected token. Default: the option and the variable of the token. */
+  /** What to check after a rejected token. Default: the option and the environment variable that supply the token. */
   readonly rejectedToken?: string;
-  /** Commands that list the ids of the API's records, for messages. */
+  /** Commands that list the ids of the API's records. Messages recommend them. */
   readonly lists: string;
-  /** Commands that show whether a change was made, for messages. */
+  /** Commands that show whether a change was made. Messages recommend them. */
   readonly checkCommands: string;
   readonly settings: (config: Config) => {
     readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };

@@ -82,7 +82,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
 
 /**
  * Describes a response that does not have the form of the expected API.
- * @param isUnclear whether the request was a change, and it is unknown whether the API has made it
+ * @param isUnclear true if the request was a change that the API may have made
  */
 export function unexpectedResponse(
   asked: RequestTarget,
@@ -195,7 +195,7 @@ export function nextAfter({ peer, isChange, ifUnclear }: RequestTarget): string 
   );
 }
 
-/** Returns the code of an error, or of its nearest `cause` that has a code. */
+/** Returns the code of an error, or of its nearest `cause` that has a code. Empty if there is no code. */
 function codeOf(error: unknown): string {
   for (let one = error, depth = 0; one instanceof Error && depth < 5; one = one.cause, depth += 1) {
     if ('code' in one && typeof one.code === 'string') return one.code;

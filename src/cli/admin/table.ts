@@ -79,8 +79,8 @@ function graphemeWidth(grapheme: string): number {
 }
 
 /**
- * Narrows the widest column that is above its minimum, step by step, until all columns fit. Returns the widths; null if
- * even the minimum widths do not fit.
+ * Narrows the columns until all fit. Each step takes one character from the widest column that is above its minimum
+ * width. Returns the widths; null if even the minimum widths do not fit.
  */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;

@@ -14,8 +14,8 @@ import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
  * Returns the named log files, or the log file of a configuration if no file is named.
- * @param command reports a usage error if no file and no configuration is given. It also does so if the configured log
- *   is standard output, or if only worker processes have written logs.
+ * @param command reports a usage error if neither a file nor a configuration is given, the configured log is standard
+ *   output, or only worker processes have written logs.
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
@@ -35,7 +35,7 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
 
 /**
  * Finds the log files of worker processes, such as `access.1.log`, next to the configured `access.log`. Each worker
- * writes its own file; the configured one then does not exist.
+ * writes its own file, so the configured file does not exist.
  */
 function logsOfWorkers(destination: string): string[] {
   const { dir, name, ext } = path.parse(destination);

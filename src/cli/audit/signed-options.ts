@@ -137,13 +137,14 @@ export interface GivenCheckpoints {
   readonly notes: readonly string[];
   /** Problems found in the registry's list of checkpoints. */
   readonly findings: readonly Finding[];
-  /** Reads the checkpoints as lines of files. */
+  /** Reads the checkpoints of the registry and of all files, as lines of checkpoint files. */
   lines(): AsyncIterable<readonly RawLine[]>;
 }
 
 /**
- * Describes which option is missing; null if the options are complete. `--checkpoints registry` needs no
- * `--public-key`, because the registry supplies the keys.
+ * Describes which option is missing; null if the options are complete. `--head` requires `--checkpoints registry`.
+ * Checkpoint files and `--public-key` require each other. `--checkpoints registry` needs no `--public-key`, because the
+ * registry supplies the keys.
  */
 export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
   const isOfRegistry = checkpoints?.includes(registryWord) === true;

@@ -39,7 +39,7 @@ const replySchema = Type.Object({
  * Opens the signer of access-log checkpoints (signed statements about the log). Creates the signing key if it is
  * missing. Null if checkpoints are not configured.
  * @param channel carries checkpoints to a registry in this process, which replies with receipts. Null: they go to the
- *   registry over Redis. Used only with `accessLog.checkpoints.witness`.
+ *   registry over Redis. Without `accessLog.checkpoints.witness`, no checkpoints go to the registry.
  * @throws OperatorError
  */
 export async function openCheckpoints(

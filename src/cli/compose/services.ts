@@ -114,8 +114,8 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
   };
   const former = audience ?? formerDefaultAudience;
   // A gateway of the previous release writes this one audience into the assertions for every service, so each service
-  // must accept it. If an upstream has the same name, its current assertions would be valid for every service. In that
-  // case, reject the old audience.
+  // must accept it. If an upstream has the same name, current gateways also write this audience into the assertions for
+  // that upstream. Every service would then accept them, so reject the old audience.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -11,7 +11,7 @@ export interface Welcome {
   /** The address of the operators' API; null if the configuration turns this API off. */
   readonly operatorsUrl: string | null;
   readonly operatorsTokenFile: string;
-  /** Whether the operators' API accepts the administrators of the registry. */
+  /** Whether the demo treasurer can use the operators' API, because it accepts tokens that the registry signs. */
   readonly hasTreasurer: boolean;
   readonly environment: string;
   /** A link that signs the owner in to the console once; null without a console. */

@@ -18,8 +18,8 @@ export interface Description {
 const unnamedHost = 'unnamed.invalid';
 
 /**
- * Builds the described request without its API key. Values that the description lacks come from the log line, also for
- * X-Forwarded-For and X-Forwarded-Proto.
+ * Builds the described request without its API key. Takes missing values from the log line, and adds X-Forwarded-For
+ * and X-Forwarded-Proto if the line shows that a proxy sent them.
  * @throws WrongUsage if the path or the address is missing
  */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {

@@ -93,8 +93,8 @@ function embeddedIn(address: IpAddress): string | null {
 }
 
 /**
- * The source of each field of a credential: the stored record (of the key or of the merchant) and the field in it.
- * Fields that are missing here come from the field of the same name in the key's record.
+ * Maps each field of a credential to its source: the stored record of the key or the merchant, and a field in that
+ * record. A field that is not listed has the same name in the key's record.
  */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],

@@ -21,12 +21,12 @@ export interface StoredRecord {
   readonly merchant: Readonly<Record<string, unknown>> | null;
   /**
    * Whether the seals (HMACs) of the records are valid; if not, `problem` says why. Null if no record secret is
-   * configured or the key has no record.
+   * configured, the records are in a file, or the key has no record.
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * Why gateways reject a record as possibly outdated; null if they accept it. The reason is an earlier generation
-   * (unbroken history of changes) than that in the meta record, which describes the whole store.
+   * Why gateways reject a record as possibly outdated; null if they do not. They reject a record whose generation
+   * (unbroken history of changes) is earlier than the store's own generation in the record `meta`.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
@@ -36,8 +36,8 @@ export interface StoredRecord {
 /** Read access to the records in a file or in Redis. */
 interface Stored {
   /**
-   * Returns the problem with the seals (HMACs) of these records; null if they are valid. Absent if the records are not
-   * sealed.
+   * Returns the problem with the seals (HMACs) of these records; null if they are valid. Absent without a configured
+   * record secret, and for records in a file.
    */
   readonly sealProblem?: (names: readonly string[]) => string | null;
   /**

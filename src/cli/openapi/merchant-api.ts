@@ -19,7 +19,7 @@ If a service reports a failure, the response has a stable \`data.code\` for prog
 failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** The description omits the 403 responses of the services, because merchants see only those of the gateway. */
+/** The description omits this status of the services: they send it only for requests that bypass the gateway. */
 const gatewayOnlyStatus = '403';
 
 /**
@@ -136,7 +136,7 @@ function responseOf({ description, headers, examples }: GatewayFailure, own?: De
   return { ...failureResponse(text, all), headers: { ...own?.headers, ...headers } };
 }
 
-/** The gateway's own responses that have one status. */
+/** All failure responses of the gateway with the same status. */
 interface GatewayFailure {
   readonly description: string;
   readonly headers: Readonly<Record<string, object>>;

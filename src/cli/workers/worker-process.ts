@@ -45,7 +45,7 @@ export class WorkerProcess {
     this.#worker.on('error', () => undefined);
   }
 
-  /** Whether the worker accepts requests. A worker that has not started does not reply to queries. */
+  /** True once the worker accepts requests. Before that, it does not reply to queries. */
   get isStarted(): boolean {
     return this.#isStarted;
   }

@@ -55,8 +55,8 @@ function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
 
 /**
  * Rejects HTTP/2, because Node's HTTP/2 server drops header fields with invalid values. A payout that loses its
- * Idempotency-Key is paid twice when retried. Without X-Forwarded-For, the address rules apply to the proxy instead of
- * the client.
+ * Idempotency-Key is paid twice when retried. If X-Forwarded-For is lost, the address rules apply to the proxy instead
+ * of the client.
  */
 function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
   if (https?.http2 !== true) return [];

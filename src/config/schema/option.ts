@@ -69,7 +69,7 @@ export function requiredFile(description: string, example: string): TString {
 
 /**
  * Schema of an optional file path, which is null by default.
- * @param example value that the documented configuration shows while the group of the option is commented out
+ * @param example value that `config defaults` shows instead of null if the option's group is commented out
  */
 export function optionalFile(description: string, example?: string): TUnion<[TString, TNull]> {
   const examples = example === undefined ? {} : { examples: [example] };

@@ -182,7 +182,7 @@ function Allowlist({
 
 /**
  * Parses a message in which the API asks for a confirmation. `what` is the concern to confirm, such as an empty list;
- * `flag` is the word to send. Returns an empty array for any other message.
+ * `flag` is the word to send in `confirm`. Returns an empty array for any other message.
  */
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {
   const [, what = '', flag = ''] = /^\w+(?:\[\d+\])?: (.*); send "confirm": \["(\w+)"\]/.exec(message) ?? [];

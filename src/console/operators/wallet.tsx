@@ -77,7 +77,8 @@ export function WalletPage({ id }: { readonly id: string }): ReactNode {
           onDraft={setDraft}
           onClose={(isDone) => {
             setIsFunding(false);
-            // After an approved funding, start the next one with an empty draft, not with the approved amount.
+            // If this funding is done or was approved, the next funding starts with an empty draft, not with the old
+            // amount.
             if (isDone || draft.approvalId !== null) setDraft(newDraft());
           }}
         />

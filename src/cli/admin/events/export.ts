@@ -112,7 +112,7 @@ function standardOutput({ out, drained }: CommandIo): Target {
   };
 }
 
-/** A new file that contains whole pages only, so that an interrupted export can continue after the last one. */
+/** A new file that contains whole pages only, so that an interrupted export can continue after the last page. */
 class NewFile implements Target {
   readonly #file: FileHandle;
   readonly #name: string;

@@ -63,7 +63,10 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   }
 }
 
-/** Whether `merchant-gateway login` wrote the file. Only such a file contains JSON, so the first byte shows it. */
+/**
+ * Whether `merchant-gateway login` wrote the file. Such a file contains JSON, so it begins with `{`. Other token files
+ * contain only the token. False if the file cannot be read.
+ */
 export async function isSessionFile(file: string): Promise<boolean> {
   const handle = await open(file, 'r').catch(() => null);
   if (handle === null) return false;

@@ -61,8 +61,8 @@ const leastMilliseconds = 5 * 60_000;
 const betweenReadsMilliseconds = 200;
 
 /**
- * Returns the token of the sign-in. If it expires within 5 minutes, refreshes it where possible. Null if the user has
- * not signed in.
+ * Returns the token of the sign-in; null if the user has not signed in. Refreshes a token that expires within 5
+ * minutes. Without a refresh handle, or while the provider is unavailable, returns the old token until it expires.
  * @throws OperatorError if the sign-in has ended, belongs to another registry, or the registry is unreachable
  */
 export async function sessionToken(file: string, target: ApiTarget, now: () => number): Promise<string | null> {

@@ -53,7 +53,7 @@ interface TimedEntry {
 
 const progressMilliseconds = 500;
 
-/** Reads the files in parallel, and merges their requests by time. */
+/** Reads all files at the same time, and always replays the earliest of their next requests. */
 async function replayFiles(files: readonly string[], replay: Replay, { err, isTerminal }: CommandIo): Promise<void> {
   const cursors = await Promise.all(files.map(async (file) => Cursor.open(file, replay)));
   let open = cursors.filter(({ next }) => next !== null);
@@ -73,7 +73,7 @@ async function replayFiles(files: readonly string[], replay: Replay, { err, isTe
   if (isTerminal === true) err('\r\u001b[K');
 }
 
-/** A read position in a file, and the next request from there. */
+/** Reads one file. `next` is its next request to replay; null if the file has no request. */
 class Cursor {
   next: TimedEntry | null = null;
   readonly #chunks: AsyncIterator<readonly RawLine[]>;

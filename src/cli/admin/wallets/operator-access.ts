@@ -33,8 +33,8 @@ const administratorsPeer: Peer = {
 
 /**
  * Determines the address of the operators' API and the token for it. Uses the shared token if `--token-file` is given.
- * Without options for the registry (address or token file), uses the shared token of the environment or the
- * configuration, if one is set. Otherwise the registry signs a token for the administrator.
+ * If it is absent, and no option gives the address or token file of the registry, uses the shared token of the
+ * environment or the configuration, if one is set. Otherwise the registry signs a token for the administrator.
  * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
  * @throws OperatorError if the registry is unreachable or signs no token
