@@ -6,7 +6,7 @@ import { kubernetes } from './kubernetes-forms.mjs';
 
 const textMap = { type: 'object', additionalProperties: { type: 'string' } };
 /**
- * The label values that Kubernetes accepts. Without this check, it would reject an object in the middle of an
+ * The label values that Kubernetes accepts. Without this check, Kubernetes would reject an object in the middle of an
  * installation.
  */
 const labelMap = {
@@ -160,7 +160,7 @@ const alertChanges = closed(
   Object.fromEntries(groups.flatMap(({ rules }) => rules.map((rule) => [rule.alert, changesOf(rule)]))),
 );
 
-/** Schemas by a pattern for the path of a value. The first pattern that matches applies. */
+/** Pairs of a pattern for the path of a value, and the schema of the value. The first pattern that matches applies. */
 const forms = [
   [/^config$/, { $ref: '#/definitions/config' }],
   [/^gateway\.config$/, gatewayConfig],

@@ -6,7 +6,7 @@ import https from 'node:https';
 const timeout = 10_000;
 
 /**
- * Sends a GET request. It does not verify the certificate: that is for the public name, but the URL has the name of a
+ * Sends a GET request. It does not verify the certificate, which is for the public host name: the URL has the name of a
  * Service.
  */
 function ask(url) {

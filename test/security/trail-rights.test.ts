@@ -81,6 +81,9 @@ t.test('the user of a running registry can add events, but not change or delete 
     await t.rejects(sql`select prune_events('{}'::bigint[], ${position}, ${hash}, 0, null)`.execute(database), {
       message: /the chain of events has no such position/,
     });
+  const behind = sql`select prune_events(array(select seq from events), 0, '', 0, null)`;
+  await t.rejects(behind.execute(database), { message: /events can only be added/ }, 'position 0 deletes no event');
+  t.equal(await count(), 3);
 
   time.advance(86_400_000);
   await call('POST', '/merchants', { body: { name: 'Other' } });

@@ -75,7 +75,7 @@ export interface Summary {
 /** Returns a warning that some lists lack values; an empty text if all are complete. */
 export function incompleteText({ incomplete }: Summary): string {
   if (incomplete.length === 0) return '';
-  return `Too many distinct values: the latest ones are missing from these lists: ${incomplete.join(', ')}.\n`;
+  return `These lists lack the values that came last, because the log has too many distinct ones: ${incomplete.join(', ')}.\n`;
 }
 
 const most = 10;

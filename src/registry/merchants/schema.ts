@@ -99,7 +99,7 @@ export const listedMerchantSchema = Type.Object({
   counts: Type.Optional(
     Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
       description:
-        'numbers of active keys, and of all and of refused requests in the last 24 hours; null if the caller lacks the permission usage:read',
+        'the number of active keys, and the numbers of requests and of refused requests in the last 24 hours; null if the caller lacks the permission usage:read',
     }),
   ),
 });

@@ -24,9 +24,9 @@ const batch = 100;
  */
 const leaseMilliseconds = 30_000;
 /**
- * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` takes a payout whose `due_at` lies
- * further ahead than any lease: the clock must have been set back. A statement that waits for a row lock compares with
- * its own, earlier start time. Without the margin, it could take a payout that another process leased meanwhile.
+ * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` also takes a payout whose `due_at`
+ * lies further ahead than any lease, because the clock must have been set back. A statement that waited for a row lock
+ * compares with the time at which it began. Without the margin, it could take a payout leased while it waited.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
