@@ -1,5 +1,5 @@
-// Generates values.schema.json and README.md from values.yaml and the product's configuration options. Run it with `npm
-// run chart`, after a build.
+// Generates values.schema.json and README.md from values.yaml and the product's configuration options. Run it with
+// `npm run chart`, which builds the product first.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { format } from 'prettier';
 import { isMap, parseDocument } from 'yaml';
@@ -56,6 +56,8 @@ function optionsOf(option, path = '') {
       .filter((keyword) => keyword in option)
       .map((keyword) => [keyword, option[keyword]]),
   );
+  // Helm reads on and off without quotes as booleans.
+  if (option.enum?.includes('off')) kept.enum = [...option.enum, true, false];
   const children = (group, name) =>
     Object.fromEntries(
       Object.entries(group)

@@ -169,6 +169,7 @@ const forms = [
   [/^secrets\.servicesTokenKey$/, ownPair],
   [/^secrets\.\w+$/, secret],
   [/^registry\.tls\.create$/, { type: ['boolean', 'null'] }],
+  [/\.createDatabase$/, { type: ['boolean', 'null'] }],
   [/^torExits\.key$/, key],
   [/\.schedule$/, schedule],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],

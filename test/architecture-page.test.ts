@@ -2,9 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import ts from 'typescript';
-import { withoutRedis } from './adapters/redis-server.js';
-import { Teardowns } from './deployment/teardowns.js';
-import { filesOf, filesOfRevocation, traceWays, ways } from './trace/trace.js';
 
 const page = readFileSync('docs/architecture.md', 'utf8');
 
@@ -64,43 +61,4 @@ t.test('in the diagram each folder is above the folders that it imports', (t) =>
     for (const other of others) t.ok(rowOf(other) > rowOf(room), `${room} is above ${other}`);
   }
   t.end();
-});
-
-/** The files that a section of the page names, in order. */
-function filesIn(heading: string): string[] {
-  const [part = ''] = page.slice(page.indexOf(`## ${heading}`) + 3).split('\n## ');
-  const [numbered = ''] = part.split('\nA denied request ends');
-  return [...numbered.matchAll(/`([a-z0-9/-]+\.ts)`/g)].map(([, file = '']) => file);
-}
-
-t.test('the two documented paths match a trace', { skip: withoutRedis, timeout: 240_000 }, async (t) => {
-  const own = new Teardowns();
-  t.teardown(() => own.close());
-  const { get } = ways;
-  if (get === undefined) throw new Error('no traced path of a GET');
-  const [trace] = await traceWays(own, [get]);
-  const ran = trace === undefined ? [] : filesOf(trace);
-  const told = filesIn('The way of a GET');
-  t.ok(told.length > 20, 'the page names files');
-  const unique = [...new Set(told)];
-  t.same(
-    unique.filter((file) => !ran.includes(file)),
-    [],
-    'each file runs in a GET',
-  );
-  // Earlier, Node calls back for each part of reading, and not every version has a traceable order.
-  const ordered = unique.slice(unique.indexOf('edge/auth/steps.ts'));
-  t.ok(ordered.length > 15, 'the steps are among them');
-  t.same(
-    ordered,
-    ordered.toSorted((a, b) => ran.indexOf(a) - ran.indexOf(b)),
-    'in this order from the steps on',
-  );
-
-  const revocation = await filesOfRevocation(own);
-  t.same(
-    filesIn('The way of a revocation').filter((file) => !revocation.has(file)),
-    [],
-    'each file runs in a revocation',
-  );
 });

@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { ESLint } from 'eslint';
 import t from 'tap';
 import ts from 'typescript';
+import tseslint from 'typescript-eslint';
 
 const root = process.cwd();
 
@@ -80,6 +81,7 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   edge: ['gateway', 'tls', 'usage', ...everywhere],
   rest: [
     'json',
+    'policy/client-address.ts',
     'policy/ip-address.ts',
     'policy/ip-ranges.ts',
     'policy/key-format.ts',
@@ -500,7 +502,8 @@ t.test('at most three places use private interfaces of Node or of a package, eac
         `${name} is used`,
       );
   }
-  const eslint = new ESLint({ cwd: root });
+  // Without the rules that need types: reading the types of the whole product takes a quarter of a minute.
+  const eslint = new ESLint({ cwd: root, overrideConfig: tseslint.configs.disableTypeChecked });
   const [result] = await eslint.lintText(
     ['socket._handle = 1;', 'socket.destroySoon = f;', "socket.removeAllListeners('x');"].join('\n'),
     { filePath: path.join(root, 'src/edge/response/replies.ts') },

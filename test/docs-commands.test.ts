@@ -4,6 +4,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { run } from '../src/cli/run.js';
 import { loadConfig } from '../src/config/load.js';
+import { printedBlocks } from './printed-commands.js';
 
 const documents = [
   'README.md',
@@ -74,6 +75,36 @@ t.test('every command in the documents is in the command table, with its options
   t.equal(await problemOf('merchants create --nam x'), 'no option --nam');
 });
 
+t.test('a command that kubectl runs in a pod begins with an executable of its image', (t) => {
+  const files = [...documents, 'helm/README.in.md', 'helm/templates/NOTES.txt'];
+  const started = files.flatMap((file) => {
+    const text = readFileSync(file, 'utf8').replaceAll('\\\n', ' ');
+    return [...text.matchAll(/\bkubectl\b.* exec\b.*? -- +(\S+)/g)].map(([, name = '']) => name);
+  });
+  t.ok(started.length > 6, `${started.length} commands were checked`);
+  const unknown = started.filter((name) => !['node', 'redis-cli', 'psql'].includes(name));
+  t.same(unknown, [], 'merchant-gateway is not among them');
+  t.end();
+});
+
+// Every user of the machine can read the arguments of a command, and the shell keeps them in its history.
+t.test('no printed command has a secret in its arguments', (t) => {
+  for (const file of [...documents, 'helm/README.in.md', 'helm/templates/NOTES.txt'])
+    t.notMatch(readFileSync(file, 'utf8'), '--from-literal', file);
+  t.end();
+});
+
+// Otherwise kubectl would own fields of Helm's objects, and the next upgrade by Helm 4 would end with a conflict.
+t.test('objects of a release are applied as Helm applies them', (t) => {
+  const commands = documents.flatMap((document) => {
+    const text = readFileSync(document, 'utf8').replaceAll('\\\n', ' ');
+    return [...text.matchAll(/helm .*get manifest.*\|\s+(kubectl .*)/g)].map(([, command = '']) => command);
+  });
+  t.ok(commands.length > 0);
+  for (const command of commands) t.match(command, ' apply --server-side --force-conflicts --field-manager=helm ');
+  t.end();
+});
+
 t.test('the documents name existing package scripts', (t) => {
   const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
   for (const document of documents) {
@@ -116,6 +147,28 @@ t.test('folders that the documents write to exist when the blocks are pasted in 
   t.end();
 });
 
+t.test('before the gateways start after a disaster, the runbook names only commands that need none', (t) => {
+  const page = readFileSync('docs/operations.md', 'utf8');
+  const [, named = ''] = /Before they start, run only([^.]*) of step 6/.exec(page) ?? [];
+  const look = printedBlocks('docs/operations.md').find(({ heading }) => heading === '6. Look')?.commands ?? '';
+  t.match(look, '"$READY"', 'the step has commands that need a gateway');
+  t.same(
+    Array.from(named.matchAll(/`([^`]+)`/g), ([, command]) => command),
+    look.match(/(?<=main\.js )[a-z]+ [a-z]+/g),
+  );
+  t.end();
+});
+
+t.test('where a database does not exist yet, the runbook names the error of the check that it recommends', (t) => {
+  const page = readFileSync('docs/operations.md', 'utf8');
+  const [, introduction = ''] = /\n## The first payout\n([^]*?)\n### /.exec(page) ?? [];
+  const error = 'There is no database';
+  t.match(introduction, 'config check --for registry --connect');
+  t.match(introduction, `Ignore \`${error}\``);
+  t.match(readFileSync('src/database/open-database.ts', 'utf8'), `\`${error} `);
+  t.end();
+});
+
 t.test('each alert links to its section in the operations document, and every section has an alert', (t) => {
   const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
     groups: { rules: { alert: string; annotations: { runbook_url: string } }[] }[];
@@ -130,6 +183,19 @@ t.test('each alert links to its section in the operations document, and every se
     const headings = [...readFileSync(file, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading);
     t.ok(headings.map((heading) => heading.toLowerCase().replaceAll(/[^\w]+/g, '-')).includes(anchor ?? ''), alert);
     t.equal(anchor, alert.toLowerCase());
+  }
+  t.end();
+});
+
+t.test('no alert announces 401 for a record that is missing in Redis, because the gateway asks the registry', (t) => {
+  const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
+    groups: { rules: { alert: string; annotations: { summary: string } }[] }[];
+  };
+  const summaries = new Map(groups.flatMap(({ rules }) => rules.map((one) => [one.alert, one.annotations.summary])));
+  const sections = readFileSync('docs/operations.md', 'utf8').split(/^### /m);
+  for (const alert of ['RegistryRepairPaused', 'RegistryRecordsMissing', 'RegistryRedisEvicts']) {
+    const section = sections.find((one) => one.startsWith(`${alert}\n`));
+    t.notMatch(`${summaries.get(alert) ?? '401'}\n${section ?? '401'}`, '401', alert);
   }
   t.end();
 });

@@ -1,12 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
+import ts from 'typescript';
 import { run } from '../src/cli/run.js';
+import { permissions } from '../src/config/schema/permissions.js';
+import { revealingNoKey } from '../src/edge/auth/bad-key-throttle.js';
 import { gatewayErrors } from '../src/policy/gateway-errors.js';
 import { reservedNames } from '../src/edge/request/reserved-headers.js';
 import { denials } from '../src/policy/decision-table.js';
 import { remedies, remedyOf } from '../src/policy/remedies.js';
-import { permissions, permits, roleNames } from '../src/registry/administrators/roles.js';
+import { permits, roleNames } from '../src/registry/administrators/roles.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { ServerTls } from '../src/tls/server-tls.js';
 import { makeCertificate } from './edge/certificates.js';
@@ -42,6 +45,12 @@ t.test("the README's error tables match the code, row for row and in order", (t)
     errors.map((row) => row[3]),
     Object.keys(gatewayErrors).map((code) => remedyOf(code)?.meaning),
   );
+  t.end();
+});
+
+t.test('docs/edge.md names the denials that even a throttled source receives unchanged', (t) => {
+  const [, named = ''] = /These denials stay unchanged: ([^.]+)\./.exec(readFileSync('docs/edge.md', 'utf8')) ?? [];
+  t.same(named.match(/[a-z]+_[a-z]+/g), [...revealingNoKey]);
   t.end();
 });
 
@@ -92,22 +101,37 @@ t.test('the documented list of headers that no upstream receives matches the cod
   t.end();
 });
 
-t.test('the command document has exactly the existing commands', async (t) => {
+/** The help of a command. */
+async function helpOf(...words: string[]): Promise<string> {
   let help = '';
-  const told = tableOf(readFileSync('docs/commands.md', 'utf8'), 'command', 'what it does').map(([command = '']) =>
-    command.replaceAll('`', ''),
-  );
-  for (const command of told) {
-    const args = command.split(' ').slice(1);
-    help = '';
-    await run([...args, '--help'], { out: (text) => (help += text), err: () => undefined });
-    t.match(help, new RegExp(`^Usage: ${command}[ \n]`), command);
+  await run([...words, '--help'], { out: (text) => (help += text), err: () => undefined });
+  return help;
+}
+
+/** The names of the commands that a help lists. */
+function namesIn(help: string): string[] {
+  const [, list = ''] = /^Commands:\n((?: .*\n)+)/m.exec(help) ?? [];
+  return [...list.matchAll(/^ {2}([a-z-]+) /gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+}
+
+t.test('the command document has exactly the existing commands, and names those without --config', async (t) => {
+  const page = readFileSync('docs/commands.md', 'utf8');
+  const known: string[] = [];
+  for (const first of namesIn(await helpOf())) {
+    const inner = namesIn(await helpOf(first));
+    known.push(...(inner.length === 0 ? [first] : inner.map((second) => `${first} ${second}`)));
   }
-  help = '';
-  await run(['--help'], { out: (text) => (help += text), err: () => undefined });
-  const commands = help.slice(help.indexOf('Commands:')).matchAll(/^ {2}([a-z-]+) /gm);
-  const known = new Set([...commands].map(([, name]) => name).filter((name) => name !== 'help'));
-  t.same(known, new Set(told.map((command) => command.split(' ')[1])));
+  const told = tableOf(page, 'command', 'what it does').map(([command = '']) => command.replaceAll('`', ''));
+  t.same(told.toSorted(), known.map((name) => `merchant-gateway ${name}`).toSorted());
+
+  const without: string[] = [];
+  for (const name of known) {
+    const help = await helpOf(...name.split(' '));
+    t.match(help, new RegExp(`^Usage: merchant-gateway ${name}[ \n]`), name);
+    if (!help.includes('--config <file>')) without.push(name);
+  }
+  const [, exceptions = ''] = /takes `--config FILE`, except [^:]*: (.*)\.$/m.exec(page) ?? [];
+  t.same([...exceptions.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name).toSorted(), without.toSorted());
 });
 
 t.test('the links of the documents resolve', (t) => {
@@ -148,6 +172,19 @@ t.test('the links of the documents resolve', (t) => {
       }, `${file}: ${target}`);
     }
   }
+  t.end();
+});
+
+// After a migration the former registry and services cannot start, and a restored services' database pays twice.
+t.test('the documented upgrade is not rolled back by Helm, and the rollback concerns only gateways', (t) => {
+  const [, section = ''] =
+    /^## Upgrade and rollback\n([^]*?)\n## /m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
+  const commands = [...section.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block).join('\n');
+  t.match(commands, /^helm -n payments upgrade .* --wait /m);
+  t.notMatch(commands, /--atomic|--rollback-on-failure|helm [^\n]*rollback|rollout undo/);
+  const [, rollback = ''] = section.split('\nTo roll back:\n');
+  t.match(rollback, /Never restore the services' database/);
+  t.match(rollback, /delete deployment,service gateway-merchant-gateway-registry\n[^]*`component=registry`/);
   t.end();
 });
 
@@ -221,6 +258,44 @@ t.test('the failure modes name existing codes, responses, metrics and log lines'
   t.ok(codes > 10 && told > 20, 'the page has codes and quotations');
   for (const [name] of page.matchAll(/\bgateway_[a-z_]+/g)) t.ok(source.includes(`'${name}'`), name);
   for (const [, key = ''] of page.matchAll(/`(key store|access log): /g)) t.match(source, `\`${key}: \${`, key);
+  t.end();
+});
+
+/**
+ * The texts of a file with four words or more, except those of a plain Error. A variable part is replaced with an
+ * ellipsis.
+ */
+function textsIn(file: string): string[] {
+  const found: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isNewExpression(node) && node.expression.getText() === 'Error') return;
+    if (ts.isStringLiteralLike(node)) found.push(node.text);
+    if (ts.isTemplateExpression(node))
+      found.push([node.head.text, ...node.templateSpans.map(({ literal }) => literal.text)].join('\u2026'));
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true));
+  return found.filter((text) => text.split(' ').length > 3);
+}
+
+// The remedy of the code sends operators to this page with the reason that they see.
+t.test('the failure modes have each reason of key_store_unavailable', (t) => {
+  const page = readFileSync('docs/failure-modes.md', 'utf8');
+  const files = ['src/gateway', 'src/adapters/redis'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => `${entry.parentPath}/${entry.name}`),
+  );
+  const throwing = /new (?:KeyStoreUnavailable|MalformedRecord)\(|extends KeyStoreUnavailable/;
+  const reasons = files
+    .filter((file) => throwing.test(readFileSync(file, 'utf8')) || file.endsWith('/standing.ts'))
+    .flatMap(textsIn);
+  t.ok(reasons.length > 30, `${reasons.length} reasons were checked`);
+  const isOnPage = (reason: string): boolean => reason.split('\u2026').every((part) => page.includes(part.trim()));
+  t.same(
+    reasons.filter((reason) => !isOnPage(reason)),
+    [],
+  );
   t.end();
 });
 

@@ -3,9 +3,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 
 /**
- * The command for `spawn` that runs the built product as an operator's shell does. The test runner's NODE_OPTIONS would
- * load its instrumentation, which on Node 20 takes most of the start time. `env` removes that variable and then
- * executes the product, so the pid is the product's.
+ * The command for `spawn` that runs the built product as an operator's shell does.
  * @param root the directory of the build
  */
 export function productCommand(
@@ -14,7 +12,7 @@ export function productCommand(
   root = '.',
 ): [string, string[]] {
   const main = path.resolve(root, 'dist/cli/main.js');
-  return ['env', ['-u', 'NODE_OPTIONS', process.execPath, ...nodeArgs, main, ...args]];
+  return [process.execPath, [...nodeArgs, main, ...args]];
 }
 
 /** The same with a limit on the file size, to simulate a full disk. */

@@ -18,6 +18,12 @@
 {{- add (int .settings.drainDelaySeconds) $drainSeconds 10 -}}
 {{- end -}}
 
+{{/* Seconds for which a starting gateway waits for its first receipt. Takes root and settings. */}}
+{{- define "merchant-gateway.registerSeconds" -}}
+{{- $checkpoints := default dict (dig "accessLog" "checkpoints" dict (include "merchant-gateway.gatewayConfig" . | fromJson)) -}}
+{{- dig "registerSeconds" 2 (default dict $checkpoints.witness) -}}
+{{- end -}}
+
 {{/* Seconds that the registry or the services need to stop, including the preStop wait of 5 s. Takes root. */}}
 {{- define "merchant-gateway.storedGraceSeconds" -}}
 {{- add 5 (int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config)) 10 -}}
@@ -71,6 +77,18 @@
 {{- end -}}
 {{- end -}}
 {{- uniq $resources | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/* The longest time in seconds for which a gateway uses stale records. Gateways of other releases have that of config. Takes root. */}}
+{{- define "merchant-gateway.maxStaleSeconds" -}}
+{{- $root := .root -}}
+{{- $seconds := dig "keyStore" "cache" "maxStaleSeconds" 30 $root.Values.config -}}
+{{- range $environment := include "merchant-gateway.environments" $root | fromJsonArray -}}
+{{- $settings := include "merchant-gateway.gatewayValues" (dict "root" $root "environment" $environment) | fromJson -}}
+{{- $config := include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $settings) | fromJson -}}
+{{- $seconds = max $seconds (dig "keyStore" "cache" "maxStaleSeconds" 30 $config) -}}
+{{- end -}}
+{{- $seconds -}}
 {{- end -}}
 
 {{/* Whether the registry stores the checkpoints of a gateway: as set in the values, otherwise if the registry has its secrets for it. Takes root and checkpoints. */}}
@@ -136,6 +154,13 @@ true
     {{- $certificate := dict "certFile" "/etc/merchant-gateway/tls/tls.crt" "keyFile" "/etc/merchant-gateway/tls/tls.key" -}}
     {{- $hosts := concat (dig "registry" "hosts" list .root.Values.config) (include "merchant-gateway.registryHosts" .root | fromJsonArray) -}}
     {{- $owned = merge $owned (dict "registry" (dict "listen" $certificate "hosts" (uniq $hosts))) -}}
+    {{- /* A gateway uses stale records for no longer than the registry waits after a loss. */ -}}
+    {{- $staleSeconds := include "merchant-gateway.maxStaleSeconds" . | int -}}
+    {{- $owned = merge $owned (dict "keyStore" (dict "cache" (dict "maxStaleSeconds" $staleSeconds))) -}}
+    {{- if hasKey (dig "registry" dict .root.Values.config) "bootstrap" -}}
+      {{- $bootstrap := ternary "on" "off" (not (empty (include "merchant-gateway.hasSharedToken" .root))) -}}
+      {{- $owned = merge $owned (dict "registry" (dict "bootstrap" $bootstrap)) -}}
+    {{- end -}}
     {{- if dig "registry" "console" nil .root.Values.config -}}
       {{- $console := dict "console" (dict "listen" (merge (dict "host" $host "port" 7443) $certificate)) -}}
       {{- $owned = merge $owned (dict "registry" $console) -}}

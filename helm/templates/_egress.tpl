@@ -1,6 +1,10 @@
-{{/* NetworkPolicy rules for a list of destinations, each with `to` and `ports`. DNS uses UDP and TCP. */}}
+{{/*
+NetworkPolicy rules for a list of destinations, each with `to` and `ports`. DNS uses UDP and TCP. A destination with
+neither is omitted: its rule would allow every connection.
+*/}}
 {{- define "merchant-gateway.egress" -}}
 {{- range . }}
+{{- if or .ports .to }}
 - ports:
     {{- range .ports }}
     - { protocol: TCP, port: {{ . }} }
@@ -12,6 +16,7 @@
   to:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

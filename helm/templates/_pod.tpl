@@ -12,8 +12,13 @@ metadata:
   labels:
     {{- include "merchant-gateway.labels" (merge (dict "labels" .settings.podLabels) .) | nindent 4 }}
   annotations:
-    {{- $ofConfig := dict "merchant-gateway/config" (include "merchant-gateway.config" . | sha256sum) }}
-    {{- merge $ofConfig .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
+    {{- $own := dict "merchant-gateway/config" (include "merchant-gateway.config" . | sha256sum) }}
+    {{- $hasMadeCa := eq (dig "registryCa" "secret" "" $secrets) (include "merchant-gateway.registryTlsSecret" .root) }}
+    {{- if and $hasMadeCa (include "merchant-gateway.makesRegistryTls" .root) }}
+    {{- /* A pod reads the CA only at start, so a new one restarts it. */}}
+    {{- $_ := set $own "merchant-gateway/renew-at" (include "merchant-gateway.registryTlsRenewAt" .root) }}
+    {{- end }}
+    {{- merge $own .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
 spec:
   {{- /* A hook runs before the service account of the release exists. */}}
   serviceAccountName: {{ ternary "default" (include "merchant-gateway.serviceAccountName" .root) (default false .isHook) }}
@@ -131,10 +136,10 @@ spec:
       {{- end }}
       {{- if .probes }}
       {{- $lifecycle := .settings.lifecycle }}
-      {{- with .preStopSeconds }}
+      {{- if and .preStopSeconds (not $lifecycle.preStop) }}
       {{- /* node instead of sleep: a minimal image has no sleep command. */}}
-      {{- $wait := dict "exec" (dict "command" (list "node" "-e" (printf "setTimeout(() => {}, %d)" (mul . 1000)))) }}
-      {{- $lifecycle = merge (dict) $lifecycle (dict "preStop" $wait) }}
+      {{- $wait := printf "setTimeout(() => {}, %d)" (mul .preStopSeconds 1000) }}
+      {{- $lifecycle = merge (dict "preStop" (dict "exec" (dict "command" (list "node" "-e" $wait)))) $lifecycle }}
       {{- end }}
       {{- with $lifecycle }}
       lifecycle:

@@ -29,7 +29,10 @@
 {{- end -}}
 {{- end -}}
 {{- range $proxy := $proxies -}}
-{{- if regexMatch "/[0-7]$" (toString $proxy) -}}
+{{- /* As config check does: unique local addresses (fc00::/7) may be proxies, and ::ffff:0:0/96 is all of IPv4. */ -}}
+{{- $range := toString $proxy | lower -}}
+{{- $tooWide := ternary "/([0-9]|1[0-5])$|^::ffff:.*/(9[6-9]|10[0-3])$" "/[0-7]$" (contains ":" $range) -}}
+{{- if and (regexMatch $tooWide $range) (not (regexMatch "^f[cd][0-9a-f]{2}:.*/([7-9]|1[0-5])$" $range)) -}}
 {{- $problems = append $problems (printf "config.trustedProxies has %v: any client could then spoof its address. List only the addresses of the proxies" $proxy) -}}
 {{- end -}}
 {{- end -}}

@@ -35,16 +35,38 @@ traces: { option: [traces, tokenFile], parts: [gateway] }
 {{- include "merchant-gateway.fullname" .root }}-{{ kebabcase .secret }}
 {{- end -}}
 
+{{/* Whether the registry accepts the shared token of administrators. Helm reads an unquoted off as false. */}}
+{{- define "merchant-gateway.hasSharedToken" -}}
+{{- if not (has (dig "registry" "bootstrap" "on" .Values.config | toString) (list "off" "false")) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether Helm has access to the cluster. A lookup without it is empty, even of this ConfigMap, which each namespace has. */}}
+{{- define "merchant-gateway.hasCluster" -}}
+{{- if lookup "v1" "ConfigMap" .Release.Namespace "kube-root-ca.crt" -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether neither the registry nor a gateway of this release exists yet, according to Helm or to the cluster. */}}
+{{- define "merchant-gateway.isNew" -}}
+{{- $existing := list -}}
+{{- if not .Release.IsInstall -}}
+{{- range list "registry" "live" "test" -}}
+{{- $name := printf "%s-%s" (include "merchant-gateway.fullname" $) . -}}
+{{- $existing = append $existing (lookup "apps/v1" "Deployment" $.Release.Namespace $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (compact $existing) -}}true{{- end -}}
+{{- end -}}
+
 {{/*
 Whether the chart generates a Secret: the record secret, or a key that signs the access log or its receipts. With create: null:
 - A release that already has the Secret keeps it.
 - A new installation gets one if it has gateways and their registry.
-  - An upgrade must not add the record secret: a gateway with it trusts no record until the registry has sealed all of them.
+  - The upgrade after an installation that failed before it created a Deployment counts as new.
+  - Any other upgrade must not add the record secret: a gateway with it trusts no record until the registry has sealed all of them.
   - A registry in another release would not know the record secret.
   - The keys change the format of the access log, and are useless without the record secret.
 - The key of services tokens is useful with the token of the services' administrator, who exists only after the installation. An upgrade adds it.
 - A tool that renders without the cluster, such as GitOps, gets none, because each rendering would generate another one.
-  It is recognised by an empty lookup, even of the administrators' token, which exists before the registry is installed.
 Takes root and secret.
 */}}
 {{- define "merchant-gateway.makesSecret" -}}
@@ -57,13 +79,11 @@ Takes root and secret.
 {{- else if lookup "v1" "Secret" $root.Release.Namespace (include "merchant-gateway.madeSecretName" .) -}}
 true
 {{- else if eq .secret "servicesTokenKey" -}}
-{{- $token := $root.Values.secrets.adminToken.existingSecret -}}
 {{- $isUsed := and $root.Values.registry.enabled $root.Values.secrets.servicesTrailToken.existingSecret -}}
-{{- if and $isUsed $token (lookup "v1" "Secret" $root.Release.Namespace $token) -}}true{{- end -}}
-{{- else if and $root.Release.IsInstall $root.Values.registry.enabled (include "merchant-gateway.environments" $root | fromJsonArray) -}}
+{{- if and $isUsed (include "merchant-gateway.hasCluster" $root) -}}true{{- end -}}
+{{- else if and $root.Values.registry.enabled (include "merchant-gateway.isNew" $root) (include "merchant-gateway.environments" $root | fromJsonArray) -}}
 {{- $records := dict "root" $root "secret" "recordSecret" -}}
-{{- $token := $root.Values.secrets.adminToken.existingSecret -}}
-{{- if not (and $token (lookup "v1" "Secret" $root.Release.Namespace $token)) -}}
+{{- if not (include "merchant-gateway.hasCluster" $root) -}}
 {{- else if or (eq .secret "recordSecret") $root.Values.secrets.recordSecret.existingSecret -}}
 true
 {{- else -}}
@@ -89,6 +109,8 @@ Takes root, part and optionally isMigration.
 {{- end -}}
 {{- if and $file.for (not (index $.root.Values.secrets (default $name $file.for)).existingSecret) -}}
 {{- $existing = "" -}}
+{{- else if and (eq $name "adminToken") (not (include "merchant-gateway.hasSharedToken" $.root)) -}}
+{{- $existing = "" -}}
 {{- else if and (not $existing) (has $of $own) (include "merchant-gateway.makesSecret" $asked) -}}
 {{- $existing = include "merchant-gateway.madeSecretName" $asked -}}
 {{- end -}}
@@ -106,17 +128,30 @@ Takes root, part and optionally isMigration.
 
 {{/*
 Whether the chart creates the certificate of the admin API. With create: null, only with access to the cluster, because
-otherwise each rendering would contain another private key. Access is recognised as for the secrets above.
+otherwise each rendering would contain another private key.
 */}}
 {{- define "merchant-gateway.makesRegistryTls" -}}
 {{- $tls := .Values.registry.tls -}}
-{{- $token := .Values.secrets.adminToken.existingSecret -}}
 {{- if or (not .Values.registry.enabled) $tls.existingSecret -}}
 {{- else if kindIs "bool" $tls.create -}}
 {{- if $tls.create -}}true{{- end -}}
-{{- else if and $token (lookup "v1" "Secret" .Release.Namespace $token) -}}
-true
+{{- else -}}
+{{- include "merchant-gateway.hasCluster" . -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+The time at which an upgrade renews that certificate, in seconds since 1970: after half of its five years. It is a whole
+day, because a rendering computes it twice.
+*/}}
+{{- define "merchant-gateway.registryTlsRenewAt" -}}
+{{- $held := lookup "v1" "Secret" .Release.Namespace (include "merchant-gateway.registryTlsSecret" .) -}}
+{{- $renewAt := dig "metadata" "annotations" "merchant-gateway/renew-at" "0" $held | int64 -}}
+{{- $now := now | unixEpoch | int64 -}}
+{{- if ge $now $renewAt -}}
+{{- $renewAt = mul 86400 (add 913 (div $now 86400)) -}}
+{{- end -}}
+{{- printf "%d" $renewAt -}}
 {{- end -}}
 
 {{/* The names of the registry's Service. Returns a JSON list. */}}

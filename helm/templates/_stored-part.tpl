@@ -15,8 +15,9 @@
 {{- /* A migration statement may take an hour, in a separate Job or when the part starts. */}}
 {{- $migrationSeconds := 4500 }}
 {{- $startSeconds := ternary 120 $migrationSeconds (not (empty $isMigratedBefore)) }}
-{{- /* A new part creates its database. Later, an empty database is the wrong one. */}}
-{{- $create := ternary list (list "--create") (not (empty (lookup "apps/v1" "Deployment" .root.Release.Namespace $name))) }}
+{{- /* A new part creates its database. Later, an empty database is the wrong one, unless createDatabase is true. */}}
+{{- $isNew := empty (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) }}
+{{- $create := ternary (list "--create") list (ternary $isNew $settings.createDatabase (kindIs "invalid" $settings.createDatabase)) }}
 {{- $volumes := list }}
 {{- $mounts := list }}
 {{- if not $hasPostgres }}

@@ -3,7 +3,7 @@ import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 
-/** The members of a request's log line that the commands `search`, `summary` and `explain` read. */
+/** The members of a log line about requests that `search`, `summary`, `explain` and `unusual replay` read. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({
@@ -36,6 +36,7 @@ const entrySchema = Type.Object({
       Type.Object({
         count: Type.Integer({ minimum: 1 }),
         codes: Type.Record(Type.String(), Type.Integer({ minimum: 1 })),
+        source: text,
       }),
     ),
   }),
@@ -76,7 +77,10 @@ export interface FoundEntry {
   readonly isSealed: boolean;
 }
 
-/** Parses the bytes of a log line (null: too long). Returns null if the line is not about a request. */
+/**
+ * Parses a log line. Returns null if the line is too long or not about a request.
+ * @param bytes null if the line is too long
+ */
 export function findEntry(bytes: Buffer | null): FoundEntry | null {
   if (bytes === null) return null;
   const line = bytes.toString('utf8');
@@ -103,7 +107,11 @@ export function ignoredLinesWarning(count: number): string {
   return `${count} ${lines} ignored, because the hash chain of the log does not contain ${them}. Such lines were inserted or damaged: see "merchant-gateway audit verify".\n`;
 }
 
-/** Returns the client's address; if it is unknown, the address of the connection's peer; null if both are unknown. */
-export function addressOf({ client, source }: CountedEntry): string | null {
-  return client?.ip ?? source?.ip ?? null;
+/**
+ * Returns the client's address; if it is unknown, the address of the connection's peer; null if both are unknown. For a
+ * line that several requests of one source share, returns the source. The source of an IPv6 address is its embedded
+ * IPv4 address or its /64.
+ */
+export function addressOf({ client, source, gateway: { aggregate } }: CountedEntry): string | null {
+  return aggregate?.source ?? client?.ip ?? source?.ip ?? null;
 }

@@ -34,18 +34,18 @@ export class ChainCheck {
   /** The newest line: its position, and the number and the hash that it states. */
   newest: { readonly sequence: number; readonly hash: string; readonly place: Position } | null = null;
   /**
-   * Whether the newest line is known to end the chain: it is an end checkpoint, it names the next chain, or the next
-   * process found it as the last line.
+   * Whether the end of the chain is known. It is known if the newest line is an end checkpoint or names the next chain.
+   * It is also known if the start checkpoint of the next process states the last line of this chain.
    */
   closed = false;
   /** Whether the newest line states that another file continues the chain, but does not name the next chain. */
   goesOn = false;
-  /** The id of the next chain, in the next file, if the last line names it; otherwise null. */
+  /** The id of the next chain, in the next file, if the newest line names that chain; otherwise null. */
   next: string | null = null;
   lines = 0;
   /**
-   * Number of lines that cannot be verified, because the hash of the line before is unknown. The hash of such a line is
-   * used only to verify the next line.
+   * Number of lines that cannot be verified, because the hash of the previous line or the secret is unknown. The hash
+   * of a line that cannot be verified is used only to verify the next line.
    */
   unchecked = 0;
   /** Number of lines with a correct hash. */
@@ -56,8 +56,8 @@ export class ChainCheck {
   lastCheckpointAt: string | null = null;
   reported = 0;
   /**
-   * The hash functions that the chain could use. After the first line with a correct hash, only the matching one
-   * remains.
+   * The hash functions that the chain could use. After the first line with a correct hash, only the function that
+   * matched this line remains.
    */
   #hashes: readonly LineHash[];
   /** The hashes that the newest line could have. Empty if its hash is unknown; several if the line was edited. */
@@ -66,12 +66,12 @@ export class ChainCheck {
   #gaps: Range[] = [];
   /**
    * Whether a gap was dropped because the list of gaps was full. If so, a line out of order cannot be distinguished
-   * from a repeated one.
+   * from a repeated line.
    */
   #forgotGap = false;
   /**
-   * The newest gap in the line numbers; null again once a line in order follows. If the gap exists because an attacker
-   * changed the number of one line, the next line has the number `resume`.
+   * The newest gap in the line numbers; null if a line in order has followed since. An attacker who changes the number
+   * of one line also causes a gap. After a changed number, the next line has the number `resume`.
    */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;
@@ -82,7 +82,8 @@ export class ChainCheck {
     const algorithm = first.checkpoint?.algorithm;
     if (algorithm === 'sha256') this.#hashes = [plain];
     else if (algorithm === treeAlgorithm) this.#hashes = [tree];
-    else this.#hashes = algorithm === undefined ? [...given, tree] : given;
+    else if (algorithm === undefined) this.#hashes = [...new Set([...given, tree])];
+    else this.#hashes = given.filter(({ secret }) => secret !== null);
     this.#onFinding = report;
   }
 
@@ -95,6 +96,16 @@ export class ChainCheck {
     return this.proved > 0 && secret !== null && secret !== treeAlgorithm;
   }
 
+  /** Whether the lines are hashed with a secret that was not given. If so, their hashes are not verified. */
+  get lacksSecret(): boolean {
+    return this.#hashes.length === 0;
+  }
+
+  /** Whether no line shows how the lines are hashed. They could then be hashed with a secret that was not given. */
+  get hasUnknownHash(): boolean {
+    return this.#hashes.length > 1;
+  }
+
   /** Whether the lines are leaves of a Merkle tree, so that signed checkpoints can cover them. */
   get isTree(): boolean {
     return this.#hashes[0]?.secret === treeAlgorithm;
@@ -102,7 +113,7 @@ export class ChainCheck {
 
   /**
    * Verifies the next line of this chain.
-   * @returns whether its hash is correct and the line does not follow a later one
+   * @returns whether the hash of the line is correct; false if the line is repeated or comes after later lines
    */
   check(line: SealedLine, place: Position): boolean {
     this.lines += 1;
@@ -134,11 +145,11 @@ export class ChainCheck {
   }
 
   #checkHash(line: SealedLine, place: Position): boolean {
-    // The previous hash is unknown for the first line of the input and after a gap. A checkpoint line itself states the
-    // previous hash, so it can be verified even there.
+    // The previous hash is unknown after a gap, and for the first line of this chain in the input. A checkpoint line
+    // itself states the previous hash, so a checkpoint line can be verified in both cases.
     const isKnown = this.#previous.length > 0 || line.checkpoint === null;
     const previous = isKnown ? this.#previous : [line.checkpoint.previous];
-    if (previous.length === 0) {
+    if (previous.length === 0 || this.lacksSecret) {
       this.unchecked += 1;
       this.#previous = [line.hash];
       return false;
@@ -153,11 +164,8 @@ export class ChainCheck {
       }
     }
     this.edited += 1;
-    this.#report({
-      ...place,
-      kind: 'edited',
-      message: `line ${line.sequence} of the chain was changed: its hash does not match`,
-    });
+    const message = `line ${line.sequence} of the chain was changed: its hash does not match`;
+    this.#report({ ...place, kind: 'edited', message });
     // Perhaps only the hash of this line was changed. In that case, the next line matches the hash that is computed
     // here.
     const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
@@ -167,11 +175,8 @@ export class ChainCheck {
 
   #jumpTo(line: SealedLine, place: Position): void {
     const gap = { from: this.#expected, to: line.sequence - 1 };
-    const finding: Finding = {
-      ...place,
-      kind: 'missing',
-      message: `the log lacks ${rangeText(gap)} of the chain before this line`,
-    };
+    const message = `the log lacks ${rangeText(gap)} of the chain before this line`;
+    const finding: Finding = { ...place, kind: 'missing', message };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };
     this.#gaps.push(gap);
@@ -189,7 +194,7 @@ export class ChainCheck {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
     }
-    // Removes the gap that the changed number caused. Lines that came late may have split it into several gaps. If the
+    // Removes the gap that the changed number caused. Lines that came late may have split this gap into several. If the
     // list was full, the gap was not stored.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
@@ -212,7 +217,11 @@ export class ChainCheck {
     if (gap === undefined && !this.#forgotGap) {
       this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of the chain is repeated` });
     } else {
-      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of the chain comes after later lines` });
+      this.#report({
+        ...place,
+        kind: 'reordered',
+        message: `line ${sequence} of the chain is out of order: it comes after a line with a higher number`,
+      });
     }
   }
 
@@ -223,50 +232,23 @@ export class ChainCheck {
   }
 }
 
-/**
- * Returns hints for findings that a mistake on the command line could have caused: a wrong secret or a wrong order of
- * the files.
- */
-export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
-  const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
-  return [
-    ...secretHint(chains),
-    ...(isLate ? ['some lines come after later lines: pass the files in order, oldest first'] : []),
-  ];
-}
-
-/**
- * Returns a hint that the secret could be wrong; empty if nothing suggests this. With a wrong secret, every line of a
- * chain counts as edited. A single edited line suggests a wrong secret only if no line of any chain has a correct hash.
- */
-function secretHint(chains: readonly ChainCheck[]): string[] {
-  const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
-  const [first, ...more] = chains.filter(({ proved, edited }) => proved === 0 && edited > (isProvedAnywhere ? 1 : 0));
-  if (first === undefined) return [];
-  if (!isProvedAnywhere) return ['no line could be verified: check the secret'];
-  const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${counted(more.length, 'more chain')}`}`;
-  return [
-    `no line of ${which} could be verified: if an earlier secret was in use, add its file with another --secret-file`,
-  ];
-}
-
 /** How far the gateway's signatures and the registry's receipts cover a run (the lines of one gateway process). */
 export interface RunProof {
   readonly run: string;
-  /** The name of the gateway that signed; null if no line is signed. */
+  /** The name of the gateway in the newest checkpoint of the run; null without a checkpoint. */
   readonly name: string | null;
-  /** The number of the last signed line; 0 if no line is signed. The signature also covers all lines before it. */
+  /** The last checkpoint that matches the lines covers all lines up to this number. 0 without such a checkpoint. */
   readonly signedTo: number;
-  /** When the gateway signed the line `signedTo`, in milliseconds since 1970; null if no line is signed. */
+  /** When the gateway signed that checkpoint, in milliseconds since 1970; null without such a checkpoint. */
   readonly signedAt: number | null;
   /**
-   * The number of the last line that a receipt covers; 0 without a receipt. With a receipt, the registry signs that it
-   * stored a checkpoint.
+   * The last matching checkpoint with a receipt covers all lines up to this number. 0 without such a checkpoint. In a
+   * receipt, the registry signs that it stored the checkpoint.
    */
   readonly witnessedTo: number;
   /** When the registry signed the receipt for `witnessedTo`, in milliseconds since 1970; null without a receipt. */
   readonly witnessedAt: number | null;
-  /** The number of lines after the last signed line. */
+  /** How many of the given lines come after the line `signedTo`. */
   readonly unsigned: number;
   /** Number of signed lines that are missing at the end of the run; all signed lines if the run has no line left. */
   readonly missing: number;
@@ -282,7 +264,7 @@ export interface Verdict {
   readonly chains: readonly ChainCheck[];
   /** How far signatures cover the lines of each gateway process; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first 1,000 findings of each kind: those from signatures, then the others, each in the order of detection. */
+  /** Findings from signatures, then other findings. Both contain the first 1,000 of each kind, in detection order. */
   readonly findings: readonly Finding[];
   /** The number of all findings, including those that `findings` omits. */
   readonly findingCount: number;

@@ -18,7 +18,7 @@ export function counted(count: number, what: string): string {
 type FindingKind =
   /** The content or the number of a line does not match its hash or a signed checkpoint. */
   | 'edited'
-  /** One or more lines before this line are missing. */
+  /** Lines before this line are missing, or all lines of a signed run (the log of one gateway process). */
   | 'missing'
   /** This line follows lines that were written after it. */
   | 'reordered'
@@ -28,13 +28,22 @@ type FindingKind =
   | 'foreign'
   /** The first lines of the chain that begins here are missing. */
   | 'headless'
-  /** The end may be missing: a chain has no end checkpoint or lacks signed lines, or a file ends within a line. */
+  /**
+   * The end may be missing: a chain has no end checkpoint or lacks signed lines, or a file is empty or ends within a
+   * line.
+   */
   | 'truncated'
   /** A chain was hashed without the secret of the log. */
   | 'unkeyed'
-  /** The lines of a gateway process have no signed checkpoint, or one of their checkpoints is invalid. */
+  /**
+   * The lines of a gateway process have no signed checkpoint, or one of their checkpoints is invalid. Or the signature
+   * cannot be verified, because the first lines are missing.
+   */
   | 'unsigned'
-  /** The registry removed or changed a checkpoint, after it had signed a receipt that it stored this checkpoint. */
+  /**
+   * The registry removed or changed a checkpoint, although it had signed a receipt for this checkpoint or a list that
+   * contains it.
+   */
   | 'rewritten'
   /** Two signed checkpoints contradict each other. */
   | 'forked';
@@ -96,7 +105,7 @@ export function rangeText({ from, to }: { readonly from: number; readonly to: nu
   return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
 }
 
-/** Describes the lines of a chain before a line, such as `the 4 lines 1 to 4 of the chain …`. */
+/** Describes the lines that precede a line in its chain, such as `the 4 lines 1 to 4 of the chain …`. */
 export function linesBefore({ sequence, id }: { readonly sequence: number; readonly id: string }): string {
   return sequence === 1
     ? `the beginning of the chain ${id}`

@@ -5,7 +5,8 @@ import type { SealedLine } from './sealed-line.js';
 /** A line that does not belong to a hash chain. */
 interface Fragment {
   readonly place: Position;
-  readonly bytes: number;
+  /** The fragment without its line end; null if it is longer than any line of a gateway. */
+  readonly bytes: Buffer | null;
   /** Whether the fragment could be the beginning of a line that was not written completely. */
   readonly mayBegin: boolean;
   /** Whether the fragment ends with a line end. */
@@ -14,17 +15,35 @@ interface Fragment {
 
 /** One of the logs that are verified together. It can consist of several files, oldest first. */
 export interface GivenLog {
-  /** The newest line of this log that belongs to a hash chain; null before the first one. */
+  /** The newest line of this log that belongs to a hash chain; null before the first such line. */
   newest: ChainCheck['newest'];
   /**
-   * Incomplete lines at the end of the newest files. They become notes (harmless) if a gateway could be writing these
-   * files at present. Otherwise, or if another line follows, they become findings (defects).
+   * Empty files, and incomplete lines at the end of files. They are harmless if no further line of the log follows and
+   * a gateway could still be writing the file; they then become notes. Otherwise they become findings (defects).
    */
   unfinished: { readonly finding: Finding; readonly note: string }[];
   /**
    * The newest line if it belongs to no chain, otherwise null. It can be an incomplete line that a killed process left.
    */
   fragment: Fragment | null;
+}
+
+/**
+ * Returns why a fragment is harmless: it is an incomplete line that a gateway left. Null if it was inserted or damaged,
+ * or if this is unknown. An attacker could insert a complete line, so the fragment must have the form of an incomplete
+ * line.
+ * @param next the next line; null if it does not follow or is longer than any line of a gateway
+ * @param torn how many bytes of an incomplete line a process has found, according to `next`; null if it states nothing
+ */
+export function harmlessReason({ bytes, mayBegin }: Fragment, next: Buffer | null, torn: number | null): string | null {
+  if (bytes === null || bytes.length === 0 || !mayBegin) return null;
+  if (torn !== null)
+    return bytes.length === torn ? 'incomplete line of a process that was killed; the line is lost' : null;
+  // A copy of the beginning of the next line adds nothing to the log.
+  const isRepeated = next?.subarray(0, bytes.length).equals(bytes) === true;
+  return isRepeated
+    ? 'incomplete line after a failed write; the gateway then reopened its log file and wrote the line again, so nothing is lost'
+    : null;
 }
 
 function newLog(): GivenLog {
@@ -47,8 +66,9 @@ export class GivenLogs {
   readonly all: GivenLog[] = [this.#present];
 
   /**
-   * Returns the log to which the next line of a file belongs.
-   * @param line null if the file is empty or the line belongs to no hash chain; in that case, the file name decides
+   * Returns the log to which the next line of a file belongs. If `line` is null, the worker number in the file name
+   * selects the log. If no log of that worker is known, returns the log of the previous line.
+   * @param line null if the file is empty or the line belongs to no hash chain
    */
   of(file: string, line: SealedLine | null): GivenLog {
     if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;
@@ -71,9 +91,9 @@ export class GivenLogs {
   }
 
   /**
-   * Whether a file began before the last line of the previous file was written. If so, another worker process wrote it,
-   * because a worker writes its files one after the other. The file name does not show this: rotated files of one log
-   * can have names like those of workers.
+   * Whether a file began before the last line of the previous file was written. If so, another worker process wrote the
+   * file, because a worker writes its files one after the other. The file name alone does not show this: rotated files
+   * of one log can have names like those of workers.
    */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);

@@ -1,4 +1,5 @@
 import type { ChainCheck } from './chain-check.js';
+import { counted, type Finding } from './finding.js';
 
 const mostChains = 100_000;
 
@@ -11,8 +12,8 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
   readonly #unsigned = new Map<string, Chain>();
   /**
-   * Unsigned chains in the order in which they began. An eviction skips and removes chains that have a verified line by
-   * now.
+   * Unsigned chains in the order in which they began. An eviction takes the first chain without a verified line, and
+   * removes the chains before it from this list, because they have a verified line by now.
    */
   readonly #unproved: Chain[] = [];
 
@@ -47,4 +48,41 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
     const unproved = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);
     return unproved ?? this.#unsigned.values().next().value ?? null;
   }
+}
+
+/**
+ * Returns hints for findings that a mistake on the command line could have caused: a wrong or omitted secret, or a
+ * wrong order of the files.
+ * @param hasSecret whether a secret was given
+ */
+export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[], hasSecret: boolean): string[] {
+  const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
+  return [
+    ...secretHint(chains, hasSecret),
+    ...(isLate ? ['some lines are repeated or out of order: pass each file once, oldest first'] : []),
+  ];
+}
+
+/**
+ * Returns a hint that the secret could be wrong or omitted; empty if nothing suggests this. With a wrong secret, every
+ * line of a chain counts as edited. A chain with one edited line is a hint only if no line of any chain has a correct
+ * hash. If no secret was given, a chain counts only if none of its lines states how they are hashed.
+ */
+function secretHint(chains: readonly ChainCheck[], hasSecret: boolean): string[] {
+  const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
+  const [first, ...more] = chains.filter(
+    ({ proved, edited, hasUnknownHash }) =>
+      proved === 0 && edited > (isProvedAnywhere ? 1 : 0) && (hasSecret || hasUnknownHash),
+  );
+  if (first === undefined) return [];
+  if (!isProvedAnywhere)
+    return [
+      hasSecret
+        ? 'no line could be verified: check the secret'
+        : 'no line could be verified without a secret: if the log is hashed with one, name the secret file with --secret-file or --config; otherwise the lines were changed',
+    ];
+  const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${counted(more.length, 'more chain')}`}`;
+  return [
+    `no line of ${which} could be verified: if an earlier secret was in use, add its file with another --secret-file`,
+  ];
 }

@@ -58,7 +58,7 @@ export class LineProver {
     this.#path = new InclusionPath(line.sequence - 1, checkpoint.size);
   }
 
-  /** Adds the next line of the log. Ignores lines of other hash chains. */
+  /** Adds the next line. Ignores lines of other chains, lines out of order, and lines beyond the checkpoint. */
   take({ bytes }: RawLine): void {
     const line = bytes === null ? null : parseSealedLine(bytes);
     if (bytes === null || line?.id !== this.#line.run || this.#count >= this.#checkpoint.size) return;
@@ -100,6 +100,8 @@ export function checkProof(
   if (leaf !== sealed.hash) throw new InvalidNote('the line in the proof was changed');
   const root = rootOfPath(index, checkpoint.size, leaf, path);
   if (root?.equals(checkpoint.root) !== true)
-    throw new InvalidNote('the signed checkpoint does not cover the line in the proof');
+    throw new InvalidNote(
+      'the line is not in the log that the checkpoint signs: the hashes in the proof do not lead to the signed root hash',
+    );
   return checkpoint;
 }

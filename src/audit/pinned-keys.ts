@@ -14,16 +14,19 @@ export interface PinnedKey {
 /** How far the clocks of a gateway and of the registry are allowed to differ. */
 export const clockToleranceMilliseconds = 60_000;
 /**
- * The registry's receipt for a checkpoint (signature with a time) states the time rounded down to whole seconds. So
- * this time can be up to 1 s too early.
+ * How much too early the time in a receipt can be, because the registry rounds times down to whole seconds. A receipt
+ * is the registry's signature under a checkpoint, with the time of arrival.
  */
 const receiptRoundingMilliseconds = 1_000;
 const noteHead = '{"note":"';
 
 /**
- * Parses a checkpoint and verifies its signature. The public key must have been valid when the registry received the
- * checkpoint, as the registry's receipt (signature with a time) states. Without a receipt, the time in the checkpoint
- * itself is used.
+ * Parses a checkpoint, and verifies its signature and the validity period of the public key. The signature is accepted
+ * in these cases:
+ * 1. All given keys with the checkpoint's name were valid at the time in the checkpoint.
+ * 2. The signing key was valid when the registry received the checkpoint, as the registry's receipt (signature with a
+ *    time) states.
+ * 3. There is no receipt, and the signing key was valid at the time in the checkpoint.
  * @throws InvalidNote
  */
 export function readPinned(
@@ -69,6 +72,6 @@ export function readGivenCheckpoint(
   } catch {
     if (text.startsWith(noteHead) || noteHead.startsWith(text)) return null;
   }
-  if (typeof note !== 'string') throw new InvalidNote('expected {"note":"…"}');
+  if (typeof note !== 'string') throw new InvalidNote('the line is not of the form {"note":"…"}');
   return { ...readPinned(note, keys, witness), place: { file: place.file, line: place.number }, note };
 }

@@ -1,5 +1,4 @@
-import { parseIpAddress } from '../policy/ip-address.js';
-import type { IpRanges } from '../policy/ip-ranges.js';
+import { type IpRange, parseIpRange } from '../policy/ip-ranges.js';
 import { addressOf, requestsIn } from './access-entry.js';
 import type { CountedEntry } from './access-entry.js';
 
@@ -9,8 +8,11 @@ export interface Search {
   readonly keyId?: string | undefined;
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
-  /** Matches if the address of the client or of the connection's peer is in these ranges. */
-  readonly address?: IpRanges | undefined;
+  /**
+   * Matches if the address of the client or of the connection's peer is in this range. A line that the requests of an
+   * IPv6 /64 share matches if the /64 overlaps the range, because the line does not contain their addresses.
+   */
+  readonly address?: IpRange | undefined;
   /** Matches this URL path and every path below it. */
   readonly path?: string | undefined;
   /** Milliseconds since 1970, inclusive. */
@@ -24,8 +26,8 @@ export interface Search {
 const unescaped = /^[\w.:-]+$/;
 
 /**
- * Returns a fast test of the bytes of a line. A line that fails it does not match the search and need not be parsed.
- * Parsing every line as JSON would take ten times as long.
+ * Returns a fast test of the bytes of a line. A line that fails the test does not match the search, and need not be
+ * parsed. Parsing every line as JSON would take ten times as long.
  */
 export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Search): (line: Buffer) => boolean {
   const texts = [requestId, keyId, fingerprint, merchant, code].filter((text) => text !== undefined);
@@ -54,9 +56,9 @@ function isBelow(path: string, prefix: string): boolean {
   return path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`);
 }
 
-function comesFrom(entry: CountedEntry, ranges: IpRanges): boolean {
+function comesFrom(entry: CountedEntry, range: IpRange): boolean {
   return [addressOf(entry), entry.source?.ip].some((text) => {
-    const address = parseIpAddress(text ?? '');
-    return address !== null && ranges.contains(address);
+    const from = parseIpRange(text ?? '');
+    return from?.family === range.family && from.first <= range.last && range.first <= from.last;
   });
 }

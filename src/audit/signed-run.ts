@@ -1,5 +1,6 @@
 import type { Checkpoint, ReadCheckpoint } from '../evidence/checkpoint.js';
 import { MerkleTree } from '../evidence/merkle-tree.js';
+import type { ChainCheck } from './chain-check.js';
 import { type Finding, type Position, rangeText } from './finding.js';
 
 /** A checkpoint, and its position in the input. */
@@ -18,8 +19,8 @@ export type Mismatch = Pick<Finding, 'kind' | 'message'>;
  */
 interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
   /**
-   * The Merkle root in hex. A Buffer of 32 bytes would keep its whole slab of Node's buffer pool in memory, which is a
-   * hundred times as large.
+   * The Merkle root in hex. A Buffer of 32 bytes would keep a whole slab of Node's buffer pool in memory. A slab is a
+   * hundred times as large as the root.
    */
   readonly root: string;
   /**
@@ -37,15 +38,16 @@ export class SignedRun {
   readonly checkpoints = new Map<number, KeptCheckpoint>();
   newest: GivenCheckpoint;
   /**
-   * The last line of this run (its number and hash) as the next process found it in the log. The next process states
-   * this line in its signed start checkpoint (`by`). Null if no such checkpoint is known.
+   * The number and hash of the last line of this run, as the next process found that line in the log. The next process
+   * states both in its signed start checkpoint (`by`). Null if no such checkpoint is known, or if the run went on after
+   * it.
    */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
   /** The newest signed checkpoint whose Merkle root matches the lines; null before the first match. */
   proved: KeptCheckpoint | null = null;
   /**
    * The newest checkpoint that matches the lines and has a receipt: the registry's signature that it stored the
-   * checkpoint.
+   * checkpoint. Null before the first such checkpoint.
    */
   witnessed: KeptCheckpoint | null = null;
   /** The number of the first line that was compared; 0 if no line was compared yet. */
@@ -74,6 +76,16 @@ export class SignedRun {
   }
 
   /**
+   * Whether this run signed further lines after another process started on its file. That start then does not state
+   * the end of this run. Only this process has the run key, so its signature proves that it still ran. On a
+   * restored disk, the run signed its lines before the start, so the signed times differ.
+   * @param size the number of the last line of this run that the start states
+   */
+  wentOnAfter({ at }: Pick<Checkpoint, 'at'>, size: number): boolean {
+    return this.newest.size > size && this.newest.at > at;
+  }
+
+  /**
    * Returns the size (number of covered lines) of the largest checkpoint that ends at or before this line; 0 if there
    * is no such checkpoint.
    */
@@ -82,8 +94,8 @@ export class SignedRun {
   }
 
   /**
-   * Stores when the registry received a checkpoint, according to a receipt (signed by the registry) in a line of the
-   * log.
+   * Stores the time at which the registry received a checkpoint. This time is from a receipt, signed by the registry,
+   * in a line of the log.
    * @param root the Merkle root in that checkpoint, in hex
    */
   receive(size: number, root: string, receivedAt: number): void {
@@ -93,7 +105,7 @@ export class SignedRun {
     if (size <= (this.proved?.size ?? 0) && size > (this.witnessed?.size ?? 0)) this.witnessed = kept;
   }
 
-  /** Compares the next line with the checkpoints. @returns how it differs; null if it matches */
+  /** Compares the next line with the checkpoints. @returns how the line differs; null if it matches */
   compare(sequence: number, hash: string): Mismatch | null {
     const unlike = this.#compare(sequence, hash);
     if (this.first === 0) this.first = sequence;
@@ -117,7 +129,7 @@ export class SignedRun {
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
-        message: `line ${sequence} of the run (log of one process) was changed: the next process found another line there, as signed at ${timeOf(this.found.by)}`,
+        message: `line ${sequence} of the run (log of one process) was changed: its hash is not the hash that the next process found and signed at ${timeOf(this.found.by)}`,
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
@@ -138,4 +150,34 @@ export class SignedRun {
 /** Returns the time at which a checkpoint was signed, in ISO 8601. */
 export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
   return new Date(at).toISOString();
+}
+
+/**
+ * Returns findings for signed lines that are missing in a log. A run (the lines of one gateway process or file) can lack
+ * its last lines or all lines. The run that the end checkpoint of a file names as the next one can be missing too.
+ * @param runs the runs of which checkpoints were given, by their ids
+ * @param since in milliseconds since 1970; a run whose newest checkpoint is older is left out
+ */
+export function missingIn(
+  chains: readonly Pick<ChainCheck, 'id' | 'newest'>[],
+  runs: ReadonlyMap<string, SignedRun>,
+  since: number,
+): Finding[] {
+  const newestOf = new Map(chains.map(({ id, newest }) => [id, newest]));
+  const required = [...runs].filter(([, { newest }]) => newest.at >= since);
+  const missing = required.flatMap(([run, signed]): Finding[] => {
+    const { size, by } = signed.required;
+    const newest = newestOf.get(run) ?? null;
+    if (newest !== null && newest.sequence >= size) return [];
+    const from = (newest?.sequence ?? 0) + 1;
+    const message = `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, although signed at ${timeOf(by)}`;
+    return [{ ...(newest?.place ?? by.place), kind: newest === null ? 'missing' : 'truncated', message }];
+  });
+  const nextMissing = required.flatMap(([run, { newest }]): Finding[] => {
+    const { next, place } = newest;
+    if (next === undefined || runs.has(next) || newestOf.has(next)) return [];
+    const message = `the run ${next} (log of one process) is missing: according to the checkpoint of ${timeOf(newest)}, it follows the run ${run}; add the log file that contains the missing run, if it exists`;
+    return [{ ...place, kind: 'missing', message }];
+  });
+  return [...missing, ...nextMissing];
 }

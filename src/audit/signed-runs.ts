@@ -4,12 +4,12 @@ import { counted, type Finding, type Position, rangeText } from './finding.js';
 import { clockToleranceMilliseconds, type PinnedKey, readGivenCheckpoint, readPinned } from './pinned-keys.js';
 import type { Checkpoint as LineCheckpoint } from './sealed-line.js';
 import type { RawLine } from './log-lines.js';
-import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed-run.js';
-import type { WitnessedList } from './witnessed-list.js';
+import { type GivenCheckpoint, missingIn, SignedRun, timeOf, type Mismatch } from './signed-run.js';
+import { WitnessedClaims, type WitnessedList } from './witnessed-list.js';
 
 /**
- * The value of `--checkpoints` that stands for the checkpoints of the registry. Findings (reported defects) in these
- * checkpoints have it as their file name.
+ * The value of `--checkpoints` that stands for the checkpoints of the registry. It is also the file name in findings
+ * (reported defects) about these checkpoints.
  */
 export const registryWord = 'registry';
 
@@ -18,33 +18,35 @@ export class SignedRuns {
   readonly #findings: Finding[] = [];
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
-  /**
-   * The run (gateway process) of the last compared line. It is cached, because most lines belong to the same run as the
-   * line before.
-   */
+  /** The run of the last compared line, cached because most lines belong to the same run as the line before. */
   #compared: { readonly id: string; readonly signed: SignedRun | undefined } = { id: '', signed: undefined };
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
+  readonly #claims: WitnessedClaims | null;
+  readonly #fetchedAt: number;
+  #hasUnknownRun = false;
+  /** The runs that began after the checkpoints were fetched. */
+  readonly #laterRuns = new Set<string>();
   #newestAt = -Infinity;
-  /** Checkpoints with over 60 s between signing and arrival at the registry: their count, and the first one's times. */
+  /** Checkpoints with over 60 s between signing and arrival at the registry: how many, and both times of the first. */
   readonly #apart = { count: 0, first: null as string | null };
-  /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
-  readonly #knownToRegistry = new Map<string, number>();
   /**
-   * The start checkpoints of all gateway processes. Each states the last line of the previous process. `link` evaluates
-   * them after all checkpoints were read, because the checkpoints of the previous process can come later.
+   * The start checkpoints of all gateway processes. A start checkpoint states the last line of the previous process.
+   * `link` evaluates start checkpoints last, because checkpoints of the previous process can come later in the input.
    */
   readonly #starts: GivenCheckpoint[] = [];
 
   /**
-   * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a gateway process is
-   *   reported only if its newest checkpoint is not older than this time.
-   * @param witnessed the registry's list of checkpoints; null: the registry's receipts (its signatures under
-   *   checkpoints) are ignored
+   * @param since in milliseconds since 1970. The loss of the last (or all) signed lines of a run is reported only if
+   *   the newest checkpoint of that run is not older than this time.
+   * @param witnessed the registry's public keys, and its list of checkpoints if given. Null: the registry's receipts
+   *   (its signatures under checkpoints) are ignored.
+   * @param fetchedAt when the checkpoints were fetched, in milliseconds since 1970
    */
-  constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null) {
-    [this.#keys, this.#since, this.#witnessed] = [keys, since, witnessed];
+  constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null, fetchedAt = Infinity) {
+    [this.#keys, this.#since, this.#witnessed, this.#fetchedAt] = [keys, since, witnessed, fetchedAt];
+    this.#claims = witnessed && new WitnessedClaims(witnessed);
   }
 
   /** Adds the notes and findings that resulted from fetching the registry's checkpoints. */
@@ -67,6 +69,33 @@ export class SignedRuns {
     }
   }
 
+  /** Whether the log has receipts or runs that the given checkpoints lack. They may be newer than these checkpoints. */
+  get isBehind(): boolean {
+    return this.#hasUnknownRun || this.#claims?.arePending === true;
+  }
+
+  /**
+   * Reads one line of the checkpoints that are known after the log was read. They prove no lines. They only show which
+   * receipts and runs are newer than the first checkpoints.
+   */
+  takeLater(line: RawLine): void {
+    try {
+      const checkpoint = readGivenCheckpoint(line, this.#keys, this.#witnessed?.keys ?? null);
+      if (checkpoint === null) return;
+      const { run, size, occasion, at, place } = checkpoint;
+      if (this.#isKnowledge(place)) this.#claims?.know(run, size);
+      // The gateway signed the time. Otherwise the registry could hide an old run at first, and show it as new here.
+      if (occasion === 'start' && at >= this.#fetchedAt - clockToleranceMilliseconds) this.#laterRuns.add(run);
+    } catch (error) {
+      if (!(error instanceof InvalidNote)) throw error;
+    }
+  }
+
+  /** Whether a checkpoint counts as stored by the registry. Those of files count only if its list is not given. */
+  #isKnowledge({ file }: Position): boolean {
+    return file === registryWord || this.#witnessed?.isGiven === false;
+  }
+
   /**
    * Links the lines of each gateway process (`run`) to those of the previous process, and reports contradictory links.
    * Call it after all checkpoints were read and before the first line of the log.
@@ -76,20 +105,23 @@ export class SignedRuns {
     for (const start of this.#starts) {
       const { previous, run, place } = start;
       if (previous === undefined || previous === null) continue;
+      const found = this.#runs.get(previous.run);
+      const isOfAnother = found !== undefined && !this.#isOneInstance(found.newest, start);
+      // Two processes wrote to one file. The earlier run went on, so this start does not state its end.
+      if (!isOfAnother && found?.wentOnAfter(start, previous.size) === true) continue;
       const other = followers.get(previous.run);
       if (other !== undefined && other.run !== run)
         this.#fork(
           place,
-          `two runs (logs of one process each) claim to continue the run ${previous.run}: ${other.run} and ${run}`,
+          `the runs ${other.run} and ${run} (logs of one process each) both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
         );
       followers.set(previous.run, start);
-      const found = this.#runs.get(previous.run);
       // A thief of another gateway's key could forge a start checkpoint. Such a checkpoint must not decide where this
       // gateway's log ended.
-      if (found !== undefined && !this.#isOneInstance(found.newest, start))
+      if (isOfAnother)
         this.#fork(
           place,
-          `the run ${run} (log of one process) of ${start.name} claims to continue the run ${previous.run}, which belongs to another gateway, ${found.newest.name}`,
+          `the run ${run} (log of one process) of ${start.name} claims to follow the run ${previous.run}, which belongs to another gateway, ${found.newest.name}`,
         );
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
@@ -109,33 +141,35 @@ export class SignedRuns {
   }
 
   /**
-   * Compares the next line of a gateway process with its signed checkpoints. @returns how it differs; null if it
-   * matches
+   * Compares the next line of a gateway process with the signed checkpoints of this process.
+   * @returns how the line differs; null if it matches
    */
   compare(run: string, sequence: number, hash: string): Mismatch | null {
-    if (run !== this.#compared.id) this.#compared = { id: run, signed: this.#runs.get(run) };
+    if (run !== this.#compared.id) {
+      this.#compared = { id: run, signed: this.#runs.get(run) };
+      this.#hasUnknownRun ||= this.#compared.signed === undefined;
+    }
     return this.#compared.signed?.compare(sequence, hash) ?? null;
   }
 
   /**
    * Compares a checkpoint line of the log with the registry's list of checkpoints. The line can contain a receipt,
    * whose time is stored, and a list head: the length and the Merkle root of the list, as signed by the registry.
-   * @returns the defect that was found, such as a removed checkpoint; null if nothing contradicts the line
+   * @returns the defect that was found; null if nothing contradicts the line, or if `judge` reports it
    */
-  compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
-    if (this.#witnessed === null) return null;
-    const unlike = head === undefined ? null : this.#witnessed.unlike(head);
-    if (unlike !== null) return { kind: 'rewritten', message: unlike };
-    if (note === undefined) return null;
+  compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>, place: Position): Mismatch | null {
+    if (this.#witnessed === null || this.#claims === null) return null;
+    if (note === undefined) return this.#claims.compare({ head }, place);
     try {
       const { run, size, root } = readPinned(note, this.#keys, this.#witnessed.keys);
       const receivedAt = this.#witnessed.keys.receiptTimeOf(parseNote(note));
-      if (receivedAt === null) return null;
+      if (receivedAt === null) return this.#claims.compare({ head }, place);
       this.#runs.get(run)?.receive(size, root.toString('hex'), receivedAt);
-      return this.#lostBy(this.#witnessed, run, size);
+      return this.#claims.compare({ head, receipt: { run, size } }, place);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
-      return { kind: 'unsigned', message: `the checkpoint in this line is invalid: ${error.message}` };
+      const invalid = `the checkpoint in this line is invalid: ${error.message}`;
+      return this.#claims.compare({ head }, place) ?? { kind: 'unsigned', message: invalid };
     }
   }
 
@@ -151,7 +185,7 @@ export class SignedRuns {
 
   /**
    * Returns how far signatures and receipts cover the lines of each gateway process. Includes processes whose lines are
-   * all missing.
+   * all missing, unless their newest checkpoint is older than `since`.
    */
   proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
     const given = new Set(chains.map(({ id }) => id));
@@ -176,15 +210,24 @@ export class SignedRuns {
   /**
    * Returns findings for invalid or contradictory checkpoints, unsigned chains, and missing signed lines. Adds remarks
    * to `notes`.
-   * @param areRequired whether missing lines are findings; false for a partial log
+   * @param areRequired whether missing lines are findings; false for a log that is partial or was not read to its end
    */
   judge(
-    chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret' | 'reported'>[],
+    chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret' | 'lacksSecret' | 'reported'>[],
     areRequired: boolean,
   ): Finding[] {
-    const unsigned = chains.flatMap(({ id, newest, isUnderSecret }): Finding[] => {
+    const rewritten = this.#claims?.findings() ?? [];
+    const unsigned = chains.flatMap(({ id, newest, isUnderSecret, lacksSecret }): Finding[] => {
       if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
-      const message = `the chain ${id} has no signed checkpoint and no secret, so anyone could have forged it`;
+      if (!lacksSecret && this.#laterRuns.has(id)) {
+        this.notes.push(
+          `the run ${id} (log of one process) began after the checkpoints were fetched, so its lines were not compared with checkpoints: verify the log again later`,
+        );
+        return [];
+      }
+      const message = lacksSecret
+        ? `the chain ${id} is hashed with a secret that was not given, so its lines may be forged: to verify them, name the secret file with --secret-file or --config`
+        : `the chain ${id} has no signed checkpoint and no secret, so anyone could have forged it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
     const unlike = this.#unproved(chains);
@@ -197,23 +240,10 @@ export class SignedRuns {
     if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
     return [
       ...this.#findings,
+      ...rewritten,
       ...unsigned,
-      ...(areRequired ? [...unlike, ...this.#missing(chains), ...this.#nextMissing(chains)] : []),
+      ...(areRequired ? [...unlike, ...missingIn(chains, this.#runs, this.#since)] : []),
     ];
-  }
-
-  /**
-   * Returns findings for missing runs (the lines of one gateway process or file). A run is missing if the end
-   * checkpoint of a file names it as the continuation, but the input has neither a line nor a checkpoint of it.
-   */
-  #nextMissing(chains: readonly Pick<ChainCheck, 'id'>[]): Finding[] {
-    const given = new Set(chains.map(({ id }) => id));
-    return [...this.#runs.values()].flatMap(({ newest }): Finding[] => {
-      const { run, next, at, place } = newest;
-      if (next === undefined || at < this.#since || this.#runs.has(next) || given.has(next)) return [];
-      const message = `the run ${next} (the next log file) is missing: according to the checkpoint of ${timeOf(newest)}, it continues the run ${run}`;
-      return [{ ...place, kind: 'missing', message }];
-    });
   }
 
   /**
@@ -226,25 +256,8 @@ export class SignedRuns {
       if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
       const size = signed.signedUpTo(newest.sequence);
       if ((signed.proved?.size ?? 0) >= size) return [];
-      const message = `the given lines of the run ${id} begin with line ${signed.first}, but the signature covers ${rangeText({ from: 1, to: size })}: all of these lines are needed to verify the signature`;
+      const message = `the signature of the run ${id} (log of one process) cannot be verified: it covers ${rangeText({ from: 1, to: size })}, but the given lines begin with line ${signed.first}; add the earlier log files`;
       return [{ ...newest.place, kind: 'unsigned', message }];
-    });
-  }
-
-  #missing(chains: readonly Pick<ChainCheck, 'id' | 'newest'>[]): Finding[] {
-    const newestOf = new Map(chains.map(({ id, newest }) => [id, newest]));
-    return [...this.#runs].flatMap(([run, signed]): Finding[] => {
-      const { size, by } = signed.required;
-      const newest = newestOf.get(run) ?? null;
-      if (signed.newest.at < this.#since || (newest !== null && newest.sequence >= size)) return [];
-      const from = (newest?.sequence ?? 0) + 1;
-      return [
-        {
-          ...(newest?.place ?? by.place),
-          kind: newest === null ? 'missing' : 'truncated',
-          message: `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, although signed at ${timeOf(by)}`,
-        },
-      ];
     });
   }
 
@@ -263,10 +276,9 @@ export class SignedRuns {
       this.#apart.count += 1;
       this.#apart.first ??= `signed at ${timeOf(checkpoint)}, received at ${timeOf({ at: receivedAt })}`;
     }
-    if (place.file === registryWord)
-      this.#knownToRegistry.set(run, Math.max(size, this.#knownToRegistry.get(run) ?? 0));
-    else if (receivedAt !== null && this.#witnessed?.isGiven === true) {
-      const lost = this.#lostBy(this.#witnessed, run, size);
+    if (this.#isKnowledge(place)) this.#claims?.know(run, size);
+    else if (receivedAt !== null) {
+      const lost = this.#claims?.compare({ receipt: { run, size } }, place) ?? null;
       if (lost !== null) this.#findings.push({ ...place, ...lost });
     }
     const same = signed.checkpoints.get(size);
@@ -280,18 +292,6 @@ export class SignedRuns {
     const isNewer = size > signed.newest.size || (size === signed.newest.size && occasion !== 'periodic');
     if (isNewer) signed.newest = checkpoint;
     if (occasion === 'start') this.#starts.push(checkpoint);
-  }
-
-  /**
-   * Detects that the registry has removed a checkpoint: it signed a receipt for `size` lines, but now stores no
-   * checkpoint that covers them. If the registry's list is given, checkpoints from files do not count as stored.
-   */
-  #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
-    const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;
-    if (known >= size) return null;
-    const newest = witnessed.isGiven ? 'the newest checkpoint that it stores' : 'the newest given checkpoint';
-    const message = `the registry signed a receipt for ${size} lines of the run ${run} (log of one process), but ${newest} covers only ${known}`;
-    return { kind: 'rewritten', message };
   }
 
   #fork(place: Position, message: string): void {

@@ -1,9 +1,9 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
-import { ChainCheck, hintsOf, type LineHashes, lineHashesOf, type Verdict } from './chain-check.js';
+import { ChainCheck, type LineHashes, lineHashesOf, type Verdict } from './chain-check.js';
 import { counted, type Finding, Findings, linesBefore, type Position, positionText, rangeText } from './finding.js';
-import { type GivenLog, GivenLogs } from './given-logs.js';
-import { KnownChains } from './known-chains.js';
+import { type GivenLog, GivenLogs, harmlessReason } from './given-logs.js';
+import { hintsOf, KnownChains } from './known-chains.js';
 import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
 import type { SignedRuns } from './signed-runs.js';
@@ -18,11 +18,13 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
+  /** Whether the gateway is configured to sign checkpoints. If so, `secrets` covers only chains from before. */
+  readonly signsCheckpoints?: boolean;
   /** When the log was read, in ms since 1970. A process without a checkpoint in the last 180 s counts as ended. */
   readonly asOf?: number;
 }
 
-/** A running process writes a checkpoint every minute. Without one for this long, the process counts as ended. */
+/** A running process writes a checkpoint every minute. After this time without a checkpoint, it counts as ended. */
 const silentMilliseconds = 180_000;
 
 /** Verifies a log line by line, in bounded memory. */
@@ -37,13 +39,13 @@ export class Verifier {
   #lines = 0;
   #requests = 0;
   #file: string | null = null;
-  /** The time of the newest checkpoint in any chain, in milliseconds since 1970. */
+  /** Time of the newest checkpoint with a correct hash in any chain, in ms since 1970; 0 before the first. */
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
   /** Start checkpoints of files that continue another file. They are checked last: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line if that line can also end it; otherwise null. Such a chain may remain unverified. */
+  /** The chain of the first line if the input has no other line of this chain, otherwise null. May stay unverified. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -52,7 +54,7 @@ export class Verifier {
     this.#hasSecret = options.secrets.some((secret) => secret !== null);
   }
 
-  /** Verifies the next line. @throws OperatorError if the log is hashed with a secret but the options have no secret */
+  /** Verifies the next line. @throws OperatorError if only a secret could prove the log, and the options have none */
   take({ file, number, bytes, ended }: RawLine): void {
     this.#lines += 1;
     const place = { file, line: number };
@@ -60,51 +62,43 @@ export class Verifier {
     this.#file = file;
     const line = bytes === null ? null : parseSealedLine(bytes);
     this.#requests += line?.requests ?? 0;
-    const torn = line?.checkpoint?.predecessor?.torn ?? 0;
     const log = this.#logs.of(file, line);
     this.#judgeUnfinished(log, false);
-    this.#judgeFragment(log, torn, place);
+    this.#judgeFragment(log, line?.checkpoint?.predecessor?.torn ?? null, place, bytes);
     if (!ended) {
       const finding: Finding = { ...place, kind: 'truncated', message: 'the file ends in the middle of this line' };
       log.unfinished.push({ finding, note: 'incomplete line: the gateway may still be writing it' });
     }
-    if (line?.checkpoint?.algorithm === 'hmac-sha256' && !this.#hasSecret)
+    const { signed = null } = this.#options;
+    if (line?.checkpoint?.algorithm === 'hmac-sha256' && !this.#hasSecret && signed === null)
       throw new OperatorError('The log is hashed with a secret: name the secret file with --secret-file or --config.');
     if (line === null) {
-      log.fragment = {
-        place,
-        bytes: bytes?.length ?? Infinity,
-        mayBegin: bytes !== null && mayBeginLine(bytes),
-        ended,
-      };
+      log.fragment = { place, bytes, mayBegin: bytes !== null && mayBeginLine(bytes), ended };
       return;
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
-    const unlike = this.#options.signed?.compare(line.id, line.sequence, line.hash) ?? null;
+    const unlike = signed?.compare(line.id, line.sequence, line.hash) ?? null;
     if (unlike !== null) this.#findings.reportSigned({ ...place, ...unlike });
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
     // Only lines with a correct hash are trusted. A changed line could otherwise cause findings in other chains.
-    if (isProved && line.checkpoint !== null) {
-      this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
-      const rewritten = this.#options.signed?.compareWitnessed(line.checkpoint) ?? null;
-      if (rewritten !== null) this.#findings.reportSigned({ ...place, ...rewritten });
-    }
-    if (isProved && line.sequence === 1 && line.checkpoint !== null) {
-      if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
-      else this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
-    }
+    if (!isProved || line.checkpoint === null) return;
+    this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
+    const rewritten = signed?.compareWitnessed(line.checkpoint, place) ?? null;
+    if (rewritten !== null) this.#findings.reportSigned({ ...place, ...rewritten });
+    if (line.sequence !== 1) return;
+    if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
+    else this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
   }
 
   /** Reports a file without lines. */
   empty(file: string): void {
     const message = 'the file is empty, but each file of a log begins with a checkpoint';
     const finding: Finding = { file, line: 1, kind: 'truncated', message };
-    this.#logs
-      .of(file, null)
-      .unfinished.push({ finding, note: 'the file is empty: the gateway may not have written to it yet' });
+    const note = 'the file is empty: the gateway may not have written to it yet';
+    this.#logs.of(file, null).unfinished.push({ finding, note });
   }
 
   /**
@@ -114,22 +108,21 @@ export class Verifier {
   end(areAll = true): Verdict {
     for (const log of this.#logs.all) {
       this.#judgeUnfinished(log, this.#options.running && this.#lines > 0);
-      this.#judgeFragment(log, 0, null);
+      this.#judgeFragment(log, null, null, null);
     }
     for (const { checkpoint, place } of this.#continuations) this.#judgePredecessor(checkpoint, place, true);
-    for (const chain of this.#chains.values()) this.#judgeEnd(chain, areAll);
     const chains = [...this.#chains.values()];
+    for (const chain of chains) this.#judgeEnd(chain, areAll);
     this.#judgeSignatures(chains, areAll);
-    const { signed = null } = this.#options;
     return {
       intact: this.#findings.count === 0,
       lines: this.#lines,
       requests: this.#requests,
       chains,
-      proofs: signed?.proofs(chains) ?? null,
+      proofs: this.#options.signed?.proofs(chains) ?? null,
       findings: this.#findings.kept,
       findingCount: this.#findings.count,
-      notes: [...this.#notes, ...hintsOf(this.#findings.kept, chains)],
+      notes: [...this.#notes, ...hintsOf(this.#findings.kept, chains, this.#hasSecret)],
     };
   }
 
@@ -148,10 +141,13 @@ export class Verifier {
       const message = `the log lacks ${linesBefore(line)} before this line: give all files of the log, oldest first`;
       this.#findings.report({ ...place, kind: 'headless', message });
     }
-    const chain = new ChainCheck(line, this.#hashes, (finding) => {
+    const isSigned = this.#options.signed?.has(line.id) === true;
+    // Signed lines are leaves of a Merkle tree, even if a forged first line names a secret.
+    const hashes = isSigned ? { ...this.#hashes, given: [this.#hashes.tree] } : this.#hashes;
+    const chain = new ChainCheck(line, hashes, (finding) => {
       this.#findings.report(finding);
     });
-    const evicted = this.#chains.add(chain, this.#options.signed?.has(line.id) === true);
+    const evicted = this.#chains.add(chain, isSigned);
     if (evicted !== null) {
       this.#judgeEnd(evicted, true);
       this.#chains.evict(evicted);
@@ -165,8 +161,8 @@ export class Verifier {
   }
 
   /**
-   * Verifies what a start checkpoint states about the log before it. The stated last line of the previous process must
-   * precede it. If it states that its file was empty, it must be the first line of the file.
+   * Verifies what a start checkpoint states about the log before it. A stated last line of the previous process must
+   * precede the checkpoint. A checkpoint that states an empty file must be the first line of its file.
    */
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
@@ -197,7 +193,7 @@ export class Verifier {
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
-        const message = `line ${sequence} of the chain was changed: the next process found another line there`;
+        const message = `line ${sequence} of the chain was changed: its hash is not the hash that the next process found`;
         this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
@@ -206,7 +202,7 @@ export class Verifier {
 
   /**
    * Reports a start checkpoint that claims an empty file, although other lines precede it in the file. Standard input
-   * and a partial log can be several concatenated files. For these, it adds only a note.
+   * and a partial log can be several concatenated files, so for these only a note is added.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
@@ -226,38 +222,39 @@ export class Verifier {
     log.unfinished = [];
   }
 
-  #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
+  #judgeFragment(log: GivenLog, torn: number | null, next: Position | null, bytes: Buffer | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // The next process states how long the incomplete line was. An attacker could insert a complete line of that
-    // length. So the fragment must also have the form of an incomplete line.
-    if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
-      this.#notes.push(
-        `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,
-      );
+    const reason = fragment && harmlessReason(fragment, bytes, torn);
+    if (fragment !== null && reason !== null) {
+      this.#notes.push(`${positionText(fragment.place)}: ${reason}`);
     } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
       return; // `#judgeUnfinished` has already added a note about this line
     } else if (fragment !== null) {
       const message = 'this line belongs to no hash chain: it was inserted or damaged';
       this.#findings.report({ ...fragment.place, kind: 'foreign', message });
-    } else if (torn > 0 && next !== null && !this.#options.partial) {
-      this.#findings.report({
-        ...next,
-        kind: 'missing',
-        message: `the log lacks ${torn} bytes of an incomplete line before this line; they were there when this process started`,
-      });
+    } else if (torn !== null && torn > 0 && next !== null && !this.#options.partial) {
+      const message = `when this process started, the log ended with an incomplete line of ${counted(torn, 'byte')}, which is now missing`;
+      this.#findings.report({ ...next, kind: 'missing', message });
     }
   }
 
   #judgeEnd(chain: ChainCheck, areAll: boolean): void {
     const { newest, id, lost } = chain;
     if (lost > 0)
-      this.#notes.push(`the gateway lost ${counted(lost, 'line')} of the chain ${id}: its memory buffer was full`);
+      this.#notes.push(
+        `the gateway lost ${counted(lost, 'line')} in the chain ${id} or just before: the gateway's memory buffer was full, or the log file was removed`,
+      );
     if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
       this.#notes.push(
         `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
       );
-    if (newest === null || chain.closed) return;
+    const { signed = null, signsCheckpoints = false } = this.#options;
+    if (newest !== null && chain.isTree && this.#hasSecret && signed === null && !signsCheckpoints) {
+      const message = `the chain ${id} is hashed without the secret, so anyone could have forged it`;
+      this.#findings.report({ ...newest.place, kind: 'unkeyed', message });
+    }
+    if (newest === null || chain.closed || chain.lacksSecret) return;
     // No line of this chain could be verified. Anyone can write such lines without the secret. Only a later line whose
     // hash covers them would authenticate them.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
@@ -266,7 +263,7 @@ export class Verifier {
       return;
     }
     const where = `${positionText(newest.place)}: the chain ${chain.id}`;
-    const end = this.#options.signed ? 'after its last signed line' : 'at its end';
+    const end = signed !== null ? 'after its last signed line' : 'at its end';
     if (!areAll) this.#notes.push(`${where} may continue in the part that was not read`);
     else if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} continues in another file, which was not given`);

@@ -8,9 +8,10 @@ import {
   type SignedNote,
 } from '../evidence/signed-note.js';
 import { listEntry, readListHead } from '../evidence/submission.js';
-import { counted } from './finding.js';
+import { counted, type Finding, type Position } from './finding.js';
+import type { Mismatch } from './signed-run.js';
 
-/** The public keys of a witness (the registry): the current one, and earlier ones if its key was replaced. */
+/** The public keys of a witness (the registry): the current key, and earlier keys that were replaced. */
 export class WitnessKeys {
   readonly #receiptKeys: readonly NoteKey[];
   readonly #headKeys: readonly NoteKey[];
@@ -34,8 +35,8 @@ export class WitnessKeys {
   }
 
   /**
-   * Returns the key that a list head (length and Merkle root of the registry's list) names as its signer; null if it
-   * names no key of this object. Does not verify the signature.
+   * Returns the key of this object that a list head names as its signer; null if the head names no such key. A list
+   * head states the length and the Merkle root of the registry's list. Does not verify the signature.
    * @throws InvalidNote
    */
   headKeyOf(head: string): NoteKey | null {
@@ -47,35 +48,33 @@ export class WitnessKeys {
 }
 
 /**
- * Compares the registry's list of checkpoints with list heads (its length and Merkle root) that the registry signed
- * earlier. Detects removed and changed checkpoints.
+ * Compares the registry's list of checkpoints with list heads that the registry signed earlier. A list head states the
+ * length and the Merkle root of the list. Detects removed and changed checkpoints.
  */
 export class WitnessedList {
   readonly keys: WitnessKeys;
   /** Whether the list itself is given. If false, only the public keys of the registry are given. */
   readonly isGiven: boolean;
-  /**
-   * How many signed heads of the list (its length and Merkle root) could not be compared, because their key was not
-   * given.
-   */
+  /** How many list heads could not be compared, because their key was not given. */
   #unknownHeads = 0;
   readonly #tree = new MerkleTree();
   /** The Merkle root of the list at each size, in hex. */
   readonly #roots = [this.#tree.root().toString('hex')];
 
   /**
-   * @param keys the public keys that verify the registry's receipts: the current one and replaced ones
-   * @param isGiven false if the keys are known, but not the list; then signed heads (length and Merkle root) of the
-   * list are not compared
+   * @param keys the public keys that verify the registry's receipts: the current key and replaced keys
+   * @param isGiven false if only the keys are known; list heads are then not compared
    */
   constructor(keys: readonly NoteKey[], isGiven = true) {
     [this.keys, this.isGiven] = [new WitnessKeys(keys), isGiven];
   }
 
-  /**
-   * Notes about signed heads of the list (its length and Merkle root) that could not be compared. Read them after the
-   * last head.
-   */
+  /** Number of checkpoints in the list. */
+  get size(): number {
+    return this.#tree.size;
+  }
+
+  /** Notes about list heads that could not be compared. Read them after the last head. */
   get notes(): string[] {
     return this.#unknownHeads === 0
       ? []
@@ -91,9 +90,8 @@ export class WitnessedList {
   }
 
   /**
-   * Compares the list with a list head (length and Merkle root) that the registry signed earlier. Call it after the
-   * last checkpoint.
-   * @returns how they differ; null if they match, if the list is not given, or if the key of the head is unknown
+   * Compares the list with a list head that the registry signed earlier. Call it after the last checkpoint.
+   * @returns how list and head differ; null if they match, the list is not given, or the head's key is not given
    */
   unlike(head: string): string | null {
     if (!this.isGiven) return null;
@@ -106,13 +104,87 @@ export class WitnessedList {
       const { size, root } = readListHead(head, key);
       const own = this.#roots[size];
       if (own === undefined)
-        return `the registry signed a list of ${size} checkpoints, but its list now has only ${this.#tree.size}: checkpoints were removed`;
+        return `the registry signed a list of ${counted(size, 'checkpoint')}, but its list now has only ${this.#tree.size}: checkpoints were removed`;
       return own === root.toString('hex')
         ? null
-        : `the first ${size} checkpoints in the registry's list differ from those that it signed earlier`;
+        : `the registry's checkpoint list was changed: its beginning (${counted(size, 'checkpoint')}) differs from the list that the registry signed earlier`;
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
       return `the signed head of the registry's checkpoint list is invalid: ${error.message}`;
     }
+  }
+}
+
+/** What a signature of the registry states in a line of a log or of a checkpoint file. */
+interface WitnessedClaim {
+  /** A signed head of the registry's list. */
+  readonly head?: string | undefined;
+  /** A checkpoint with a receipt: its run (the lines of one gateway process) and the number of covered lines. */
+  readonly receipt?: { readonly run: string; readonly size: number };
+}
+
+/** Maximum number of claims that wait for later checkpoints. An attacker can write any number of them into a log. */
+const mostPending = 1_000;
+
+/**
+ * Compares what the registry signed with what it stores. The registry receives checkpoints while a log is read. So a
+ * claim that exceeds the known checkpoints is judged at the end, after the later checkpoints were added.
+ */
+export class WitnessedClaims {
+  readonly #witnessed: WitnessedList;
+  /** For each run, how many lines the newest known checkpoint covers. */
+  readonly #known = new Map<string, number>();
+  readonly #pending: (WitnessedClaim & { readonly place: Position })[] = [];
+
+  constructor(witnessed: WitnessedList) {
+    this.#witnessed = witnessed;
+  }
+
+  /** Whether claims exceed the known checkpoints, so that later checkpoints are needed to judge them. */
+  get arePending(): boolean {
+    return this.#pending.length > 0;
+  }
+
+  /** Adds a checkpoint that the registry stores or, if its list is not given, a checkpoint from a file. */
+  know(run: string, size: number): void {
+    this.#known.set(run, Math.max(size, this.#known.get(run) ?? 0));
+  }
+
+  /**
+   * Compares a claim with the known checkpoints.
+   * @returns the contradiction; null without one, or if `findings` judges the claim after the later checkpoints
+   */
+  compare(claim: WitnessedClaim, place: Position): Mismatch | null {
+    const mismatch = this.#judge(claim);
+    if (mismatch === null || this.#pending.length >= mostPending) return mismatch;
+    this.#pending.push({ ...claim, place });
+    return null;
+  }
+
+  /** Returns the claims that the known checkpoints still contradict. Call it after the last checkpoint. */
+  findings(): Finding[] {
+    return this.#pending.flatMap(({ place, ...claim }): Finding[] => {
+      const mismatch = this.#judge(claim);
+      return mismatch === null ? [] : [{ ...place, ...mismatch }];
+    });
+  }
+
+  #judge({ head, receipt }: WitnessedClaim): Mismatch | null {
+    const lost = receipt === undefined ? null : this.#lost(receipt);
+    const message = lost ?? (head === undefined ? null : this.#witnessed.unlike(head));
+    return message === null ? null : { kind: 'rewritten', message };
+  }
+
+  /**
+   * Detects that the registry has removed a checkpoint: it signed a receipt for `size` lines, but stores no checkpoint
+   * for these lines.
+   */
+  #lost({ run, size }: NonNullable<WitnessedClaim['receipt']>): string | null {
+    const known = this.#known.get(run) ?? 0;
+    if (known >= size) return null;
+    const [newest, cause] = this.#witnessed.isGiven
+      ? ['the newest checkpoint that it stores', 'the registry has lost a checkpoint']
+      : ['the newest given checkpoint', 'a later checkpoint was removed or not given'];
+    return `the registry signed a receipt for ${counted(size, 'line')} of the run ${run} (log of one process), but ${newest} covers only ${known}: ${cause}`;
   }
 }

@@ -75,7 +75,8 @@ function check(
     const comments = [memoryPlan === null ? '' : planComment(memoryPlan), unusualComment(config, command)];
     out(escapeVariables(stringify(shown, { lineWidth: 0 })) + comments.join(''));
   }
-  // Print these problems without failing, because the file could be meant for another command.
+  // Without --for, print which commands would not start with the file. Do not fail, because the file could be meant for
+  // another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
     if (problems.length > 0)
@@ -87,8 +88,9 @@ function check(
 }
 
 /**
- * Returns a YAML comment with the rules about unusual use that cannot report anything without a GeoIP database:
- * gateways do not know the country and network of an address. Empty if there is no such rule.
+ * Returns a YAML comment that lists the active rules about unusual use that require a GeoIP database. Without the
+ * database, gateways do not know the country and network of an address, so these rules report nothing. Returns an empty
+ * text if the database is configured, no such rule is active, or a command other than `registry` is given.
  */
 function unusualComment({ geoip, registry: { unusual } }: Config, command?: ServerCommand): string {
   const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));

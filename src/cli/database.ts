@@ -78,7 +78,7 @@ interface BackupOptions {
 /** A database to open. */
 interface Target {
   readonly url: string;
-  /** The server (registry or services) whose database must already exist. Undefined: a missing one is created. */
+  /** The server (registry or services) whose database must already exist. Undefined: a missing database is created. */
   readonly existingOf: Part | undefined;
 }
 

@@ -76,7 +76,7 @@ async function runGateway(
       else log.warn({ err: failure, requests }, 'warm-up failed; the first requests may be slow');
     });
     closeLater(() => drainGateway(running, ports.accessLog));
-    // By convention, SIGHUP means "reload files". Until now the listener of main.ts has ignored it.
+    // During the start, a listener in main.ts ignores SIGHUP, so that the signal does not end the process.
     process.on('SIGHUP', () => void running.reloadTls());
     onStarted(running);
   });

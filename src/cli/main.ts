@@ -13,8 +13,8 @@ if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
 // Without a listener for SIGUSR1, Node opens its debugger. Any local user could then run code in this process and read
 // its secrets.
 process.on('SIGUSR1', () => undefined);
-// By convention, these signals mean "reload files". Without listeners they would end the process. A starting server
-// reads all files anyway, so these listeners ignore the signals.
+// By convention, SIGHUP and SIGUSR2 mean "reload files". Without listeners, they would end the process. A starting
+// server reads all files anyway, so these listeners ignore the signals.
 if (['gateway', 'registry', 'services'].includes(String(process.argv[2]))) {
   for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
 }

@@ -9,6 +9,7 @@ import { readSecretFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import type { IdentityProvider } from '../registry/sign-in/provider.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
+import type { Logger } from '../telemetry/logger.js';
 import { openOperatorsApi } from './compose/operators-api.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
@@ -46,14 +47,12 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention, usage } =
-    config.registry;
-  const { redis, cache } = config.keyStore;
+  const { listen, bootstrap, console: at } = config.registry;
+  const { redis } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
-  const pepper = await readPepper(config.keys.pepperFile);
+  const options = await registryOptionsOf(config, log);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   const identityProvider = await openIdentityProvider(config.registry.oidc);
-  const servicesTokenKey = await openServicesTokenKey(config.registry.servicesToken);
   // Load this module lazily, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
@@ -64,7 +63,6 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
         'the shared token of registry.tokenFile is still accepted although an owner exists; set registry.bootstrap to off',
       );
   };
-  const { console: at } = config.registry;
   const certFile = listen.certFile ?? at?.listen.certFile ?? null;
   onReloadSignals(log, certFile, () => running?.reloadCertificate());
   await runServer(config, log, async (closeLater) => {
@@ -87,36 +85,19 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     const operatorsApi = await openOperatorsApi(config);
     closeLater(async () => operatorsApi?.close());
     const registry = await startRegistry({
-      ...listen,
-      behindProxy,
-      hosts,
-      databaseUrl: database.url,
+      ...options,
       mayCreate: create === true,
       storeWarnings: check.warnings,
       witness,
       identityProvider,
-      servicesTokenKey,
       operatorsApi,
       unusual: unusualUse?.unusual ?? null,
       console: at && { ...at, merchantApi: () => at.merchantApi },
       inbox,
       usageInbox,
       build,
-      tokenFile,
-      bootstrap,
       onOwner: warnOfSharedToken,
-      reasonFor: new Set(reasonFor),
-      approvals,
-      eventsDays: retention.eventsDays,
-      usage,
       store,
-      clock: systemClock,
-      timers: systemTimers,
-      random: randomBytes,
-      pepper,
-      resources: new Set(config.routes.map(({ resource }) => resource)),
-      maxStaleSeconds: cache.maxStaleSeconds,
-      logger: log,
     });
     running = registry;
     closeLater(() => registry.close());
@@ -128,6 +109,26 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       );
     log.info({ url: registry.url, console: registry.consoleUrl }, 'the registry accepts requests');
   });
+}
+
+/**
+ * Returns the options that every registry takes from its configuration, also the one that `dev` runs.
+ * @throws OperatorError if the pepper or the key of services tokens cannot be read
+ */
+export async function registryOptionsOf({ registry, keys, keyStore, routes }: Config, log: Logger) {
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention, usage } =
+    registry;
+  return {
+    ...listen,
+    ...{ behindProxy, hosts, databaseUrl: database.url, tokenFile, bootstrap, approvals, usage },
+    reasonFor: new Set(reasonFor),
+    eventsDays: retention.eventsDays,
+    pepper: await readPepper(keys.pepperFile),
+    servicesTokenKey: await openServicesTokenKey(registry.servicesToken),
+    resources: new Set(routes.map(({ resource }) => resource)),
+    maxStaleSeconds: keyStore.cache.maxStaleSeconds,
+    ...{ clock: systemClock, timers: systemTimers, random: randomBytes, logger: log },
+  };
 }
 
 /**

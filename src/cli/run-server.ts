@@ -4,9 +4,10 @@ import type { RunningGateway } from '../edge/start-gateway.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
+import { sameSignalMilliseconds } from './interruption.js';
 import { version } from './version.js';
 
-/** Time added to drain delay and drain timeout. A shutdown that takes longer than this sum is forced to exit. */
+/** Time added to drain delay and drain timeout. If a shutdown takes longer than the sum, the process exits by force. */
 const marginMilliseconds = 5_000;
 
 /** Maximum time that a forced exit spends on saving data, such as the last lines of the access log. */
@@ -15,7 +16,7 @@ export const saveMilliseconds = 1_000;
 /**
  * Handles the reload signals SIGHUP and SIGUSR2 of a server without an access log. SIGHUP reloads changed certificate
  * files. A signal without an effect is logged as a warning.
- * @param certFile the certificate of the server's only TLS listener; null without one
+ * @param certFile a certificate of the server; null if the server has no TLS listener, so that SIGHUP has no effect
  * @param reload reloads changed files; returns undefined if the server has not started
  */
 export function onReloadSignals(log: Logger, certFile: string | null, reload: () => Promise<void> | undefined): void {
@@ -33,8 +34,8 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
 /**
  * Starts a server, and closes its resources before the process exits. Handles signals from the beginning, so that a
  * signal during the start closes everything that is already open.
- * @param start opens the resources one by one. It passes to `closeLater` a function that closes each resource, and to
- *   `saveAnyhow` a function that even a forced exit runs.
+ * @param start opens the resources one by one. For each resource, it calls `closeLater` with a function that closes the
+ *   resource; these functions run in reverse order. Functions given to `saveAnyhow` run even at a forced exit.
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
@@ -104,16 +105,15 @@ interface ShutdownHandlers {
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Signals within this time count as one. A single Ctrl-C can arrive twice: from the terminal, and forwarded by npm. */
-const sameSignalMilliseconds = 1_000;
-
 /**
  * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. If `stop` fails or times out, or a second signal
  * arrives, runs `save` and exits with code 1.
  * @returns a function that removes the listeners, for a failed start
  */
 function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHandlers): () => void {
-  let stoppingSince: number | null = null;
+  let isStopping = false;
+  let signalledAt: number | null = null;
+  let status = 0;
   const exit = (): void => {
     process.exit(1);
   };
@@ -121,12 +121,9 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
     onFailure(new Error(`forced exit: ${reason}`));
     save().then(exit, exit);
   };
-  const end = (status: number): void => {
-    if (stoppingSince !== null) {
-      if (performance.now() - stoppingSince > sameSignalMilliseconds) force('a second stop signal arrived');
-      return;
-    }
-    stoppingSince = performance.now();
+  const begin = (): void => {
+    if (isStopping) return;
+    isStopping = true;
     setTimeout(() => {
       force('the stop did not finish within limits.drainDelaySeconds and limits.drainTimeoutSeconds');
     }, timeoutMilliseconds()).unref();
@@ -139,11 +136,15 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
     );
   };
   const onSignal = (): void => {
-    end(0);
+    const now = performance.now();
+    if (signalledAt !== null && now - signalledAt > sameSignalMilliseconds) force('a second stop signal arrived');
+    signalledAt ??= now;
+    begin();
   };
   const onError = (error: unknown): void => {
     onFailure(error);
-    end(1);
+    status = 1;
+    begin(); // If the process stops already, the stop continues, so that requests in flight get their responses.
   };
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
   process.on('uncaughtException', onError).on('unhandledRejection', onError);
@@ -154,19 +155,21 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
 }
 
 /**
- * Drains a gateway (waits for its requests in flight) and checks that its access log is complete.
- * @throws Error if log lines could not be written, so that the exit code shows the loss
+ * Drains a gateway: waits until its requests in flight have ended. Then checks that the access log is complete.
+ * @throws Error if log lines could not be written or synced to the disk, so that the exit code shows the loss
  */
 export async function drainGateway(
   gateway: Pick<RunningGateway, 'drain'>,
-  accessLog: Pick<LineSink, 'heldBytes'>,
+  accessLog: Pick<LineSink, 'heldBytes' | 'problem'>,
 ): Promise<void> {
   await gateway.drain();
   const left = accessLog.heldBytes();
   if (left > 0) throw new Error(`the last ${left} bytes of the access log could not be written and are lost`);
+  const problem = accessLog.problem();
+  if (problem !== null) throw new Error(`the disk may have lost the last lines of the access log: ${problem}`);
 }
 
-/** The logger of a server that starts, and its build (version and configuration digest). */
+/** The logger and the build (version and configuration digest) of a server that starts. */
 export interface PartLog {
   readonly log: Logger;
   readonly build: Build;

@@ -2,10 +2,12 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError, formatProblems } from '../config/config-error.js';
 import { OperatorError } from '../config/operator-error.js';
 import { cutKeysInLines } from '../telemetry/mask-keys.js';
+import { WrongUsage } from './admin/peer.js';
 import type { CommandIo } from './command-io.js';
+import { Interrupted } from './interruption.js';
 import { version } from './version.js';
 
-/** Exit codes. `wrongUsage` is also the code for an invalid configuration. */
+/** Exit codes, besides that of `Interrupted`. `wrongUsage` is also the code for an invalid configuration. */
 const done = 0;
 const failed = 1;
 const wrongUsage = 2;
@@ -63,11 +65,12 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
 ]);
 
 /**
- * Creates the program. If the first argument is not a command, all commands are loaded, for `--help` and to suggest the
- * right name.
+ * Creates the program. If the first argument is neither a command nor the version option, all commands are loaded, for
+ * `--help` and to suggest the right name.
  */
 async function createProgram(first: string | undefined, io: CommandIo): Promise<Command> {
   const program = new Command('merchant-gateway').description('An API gateway for merchant payments.').version(version);
+  if (first === '--version' || first === '-V') return program;
   const named = first === undefined ? undefined : commands.get(first);
   const loaded = await Promise.all((named === undefined ? [...commands.values()] : [named]).map((load) => load(io)));
   for (const command of loaded) program.addCommand(command);
@@ -106,11 +109,15 @@ export async function run(args: readonly string[], { err, ...others }: CommandIo
  */
 function report(error: unknown, { err }: CommandIo): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? done : wrongUsage;
+  if (error instanceof WrongUsage) {
+    err(`error: ${error.message}\n(see --help)\n`);
+    return wrongUsage;
+  }
   if (error instanceof ConfigError) {
     err(`${formatProblems(error)}\n`);
     return wrongUsage;
   }
   const known = error instanceof OperatorError;
   err(`${known ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-  return failed;
+  return error instanceof Interrupted ? error.status : failed;
 }

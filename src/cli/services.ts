@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { configNotes } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
 import type { RunningServices } from '../services/start-services.js';
 import { onReloadSignals, runServer, startLog } from './run-server.js';
@@ -15,6 +16,7 @@ export function servicesCommand(): Command {
 async function services({ config: file, create }: { readonly config?: string; readonly create?: true }): Promise<void> {
   const config = loadConfig({ file });
   const { log, build } = startLog('services', config);
+  for (const { path, message } of configNotes('services', config)) log.warn(`${path} ${message}`);
   // Load this module lazily, because most commands need no SQL.
   const { startConfiguredServices } = await import('./compose/services.js');
   let running: RunningServices | null = null;

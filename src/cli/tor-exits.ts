@@ -54,7 +54,9 @@ function withOptions(command: Command): Command {
 async function refresh({ config: file, json, acceptSmaller }: Options, io: CommandIo): Promise<void> {
   await withList(loadConfig({ file }), io, async (exits) => {
     if (!(await exits.refreshNow(acceptSmaller === true))) {
-      throw new OperatorError('No source was read: another process is reading the sources, or Redis is unavailable.');
+      throw new OperatorError(
+        'The list was not refreshed. If no message above gives another reason, another process is reading the sources: try again in a minute.',
+      );
     }
     show(exits.status(), json, io);
     const problems = exits

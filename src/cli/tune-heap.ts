@@ -4,12 +4,13 @@ const flags = [
   // Starts a full collection when garbage has grown the heap by this percentage of the live data. On a machine with
   // much memory, V8 would otherwise wait until the heap is several times as large as the live data.
   '--heap-growing-percent=30',
-  // When idle, V8 would collect three times to release memory, and discard the compiled code of the request path. The
-  // first thousand requests after an idle period would then cost two to eight times as much. This flag delays the
-  // collections by 24 days, its maximum.
+  // In an idle process, V8 would run three garbage collections to release memory, and would discard the compiled code
+  // of the request path. The first thousand requests after the idle period would then cost two to eight times as much.
+  // This flag delays the three collections by 24 days, its maximum.
   '--gc-memory-reducer-start-delay-ms=2147483647',
-  // undici's parser is a large WebAssembly module. After some hundred responses, as in a warm-up, V8 would optimise it,
-  // which takes 30 MB. Later long-lived allocations then keep malloc's heap at that size permanently.
+  // undici's parser is a large WebAssembly module. After some hundred responses, for example in a warm-up, V8 would
+  // optimise the module, which takes 30 MB. Malloc's heap would then keep that size permanently, because of later
+  // long-lived allocations.
   '--no-wasm-tier-up',
   '--no-wasm-dynamic-tiering',
 ];

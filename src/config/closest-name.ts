@@ -14,8 +14,8 @@ export function closestName(name: string, candidates: readonly string[]): string
 }
 
 /**
- * Normalises a name for comparison: `cert_file`, `cert-file` and `CertFile` all become `certfile`. Cuts it to 64
- * characters.
+ * Normalises a name for comparison: `cert_file`, `cert-file` and `CertFile` all become `certfile`. Keeps only the first
+ * 64 characters, because the time of a comparison grows with the length of both names.
  */
 function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replaceAll(/[_-]/g, '');

@@ -8,7 +8,10 @@ export interface Problem {
   /** Dotted path of the option, such as `routes[2].upstream`; empty for the whole file. */
   readonly path: string;
   readonly message: string;
-  /** Line number in the file, from 1; only if the file sets the option. */
+  /**
+   * Line number in the file, from 1. If the file does not set the option, this is the line of the nearest group around
+   * the option. Absent if the file sets neither the option nor a group around it.
+   */
   readonly line?: number;
 }
 
@@ -37,8 +40,8 @@ function describe({ path, message, line }: Problem): string {
 }
 
 /**
- * Formats the path of an option for operators, such as `routes[2].upstream`. Quotes names with characters other than
- * letters, digits, _ and -.
+ * Formats the path of an option for operators, such as `routes[2].upstream`. Quotes a name if it is empty, is longer
+ * than 64 characters, or has characters other than letters, digits, _ and -. A quoted name is cut to 64 characters.
  */
 export function pathText(path: OptionPath): string {
   let text = '';
@@ -50,7 +53,7 @@ export function pathText(path: OptionPath): string {
   return text;
 }
 
-/** Quotes a name and escapes everything except printable ASCII, because the message is printed on a terminal. */
+/** Quotes a name and escapes everything except printable ASCII, because names are printed on a terminal. */
 function quoted(name: string): string {
   return JSON.stringify(name).replaceAll(
     /[^\x20-\x7e]/g,
@@ -58,11 +61,11 @@ function quoted(name: string): string {
   );
 }
 
-/** A violation of a rule that concerns several options. */
+/** A violation of a rule that the schema cannot express, such as a conflict between two options. */
 export interface RuleProblem extends Problem {
   /** Paths of the other options on which the violated rule depends. */
   readonly others?: readonly string[];
 }
 
-/** Checks a rule that concerns several options. Returns one problem per violation. */
+/** Checks a rule that the schema cannot express. Returns one problem per violation. */
 export type Rule = (config: Config) => RuleProblem[];

@@ -11,13 +11,26 @@ import type { Config } from './schema.js';
 export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
   const { kind, redis, cache } = config.keyStore;
   const gatewayNotes = command === 'gateway' ? [...replacedPaths(config), ...reducedLimits(config, processes)] : [];
-  if (command === 'services' || kind === 'memory') return gatewayNotes;
+  if (command === 'services') return unverifiedNotes(config);
+  if (kind === 'memory') return gatewayNotes;
   return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...gatewayNotes];
 }
 
 /**
- * Returns notes for routes that replace a path of the gateway itself. They are not errors, because a service could have
- * used the path before a gateway release introduced it.
+ * Returns a note for published keys with which the services verify nothing. This is not an error, because the gateways
+ * may publish a first key from the same file before they sign with it.
+ */
+function unverifiedNotes({ identity }: Config): Problem[] {
+  const { signingKeyFile, publishedKeyFiles, publicKeysUrl } = identity;
+  if (signingKeyFile !== null || publicKeysUrl !== null || publishedKeyFiles.length === 0) return [];
+  const message =
+    'has no effect on the services without identity.signingKeyFile or identity.publicKeysUrl: they verify no assertions, and accept requests from all processes on this machine';
+  return [{ path: 'identity.publishedKeyFiles', message }];
+}
+
+/**
+ * Returns notes for routes that replace one of the gateway's own paths. Such routes are not errors, because a service
+ * could have used the path before a gateway release introduced its own response there.
  */
 function replacedPaths({ routes }: Config): Problem[] {
   return routes.flatMap(({ path }, index) =>
@@ -28,8 +41,8 @@ function replacedPaths({ routes }: Config): Problem[] {
 }
 
 /**
- * Returns notes for limits that the gateway reduces because they do not fit into its memory. They are not errors:
- * otherwise, a configuration without `limits.memory` would be invalid on a small machine.
+ * Returns notes for limits that the gateway reduces because they do not fit into its memory. Such limits are not
+ * errors: otherwise, a configuration without `limits.memory` would be invalid on a small machine.
  */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);
@@ -46,7 +59,7 @@ function reducedLimits(config: Config, processes: number): Problem[] {
       path,
       message:
         `is ${configured}, but only ${allowed} fit into the ${Math.floor(memory / mebibyte)} ` +
-        `MiB of memory that the process may use, so it uses ${allowed}. Raise limits.memory or the memory limit of the container, or lower this option`,
+        `MiB of memory that the process may use, so the gateway uses ${allowed}. Raise limits.memory or the memory limit of the container, or lower this option`,
     }));
 }
 

@@ -11,9 +11,9 @@ const heading = [
   'The configuration of merchant-gateway: every option with its default.',
   'One file serves all commands. A value may contain ${VAR} or ${VAR:-default} from the environment; write $${ for a ' +
     'literal ${. An unquoted value with a variable may become a number, true, false or null; a quoted value stays a ' +
-    'string. Inside { } or [ ], a value with a variable needs quotes. The option of a secret is the path of a file with ' +
-    'the secret. Relative paths, including default paths, start from the directory of this file. Without a ' +
-    'configuration file, they start from the working directory.',
+    'string. Inside { } or [ ], a value with a variable needs quotes. Secrets are not in this file: ' +
+    'the option for a secret names the file that contains it. Relative paths, including default paths, start from the ' +
+    'directory of this file. Without a configuration file, they start from the working directory.',
 ];
 
 /** Returns the default configuration as a YAML file that contains each option with its description and default. */
@@ -66,8 +66,8 @@ function documentSection(
 }
 
 /**
- * Documents a list or map whose entries are groups of options; null for other entries. Only the first entry has
- * descriptions; each further entry takes one line.
+ * Documents a list or map whose entries are groups of options. Only the first entry has descriptions; each further
+ * entry takes one line. Returns null if the entries are not groups.
  */
 function documentEntries(option: Option, value: unknown, indent: string): string[] | null {
   const [entryOption] = option.items ? [option.items] : Object.values(option.patternProperties ?? {});
@@ -84,7 +84,7 @@ function documentEntries(option: Option, value: unknown, indent: string): string
   ];
 }
 
-/** Turns the lines of an entry into a YAML list item, with the comment above the dash and the first option after it. */
+/** Turns the lines of an entry into a YAML list item, with the comment above the dash and the option after the dash. */
 function withDash(lines: readonly string[], indent: string): string[] {
   const start = lines.findIndex((line) => !line.trimStart().startsWith('#'));
   return lines.map((line, index) => {

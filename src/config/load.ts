@@ -11,7 +11,10 @@ import { readYaml } from './yaml-source.js';
 /** Where a configuration comes from. Without a file and a text, it consists of presets and defaults. */
 export interface ConfigSource {
   readonly file?: string | undefined;
-  /** Text to use instead of the file's contents. If given, `file` is only the name of the source. */
+  /**
+   * Text to use instead of the file's contents. If given, `file` is not read: it only names the source in errors, and
+   * its directory is the base of relative paths.
+   */
   readonly text?: string | undefined;
   /** Values that the file can override. Groups of options are merged; other values are replaced. */
   readonly presets?: DeepPartial<Config> | undefined;
@@ -25,8 +28,8 @@ export interface ConfigSource {
  * @throws ConfigError with all problems
  */
 export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
-  const source = readYaml(text === undefined ? fileText(file) : checkedText(text, file ?? null), env);
-  const { value, problems } = validate(configSchema, layer(configSchema, presets, source.value));
+  const source = readYaml(text === undefined ? readConfigFile(file) : checkedText(text, file ?? null), env);
+  const { value, problems } = validate(configSchema, layer(configSchema, presets, source.value), source.empty);
   const config = value;
   if (!Check(configSchema, config))
     throw new Error('a default or an example in the configuration schema does not match the schema');
@@ -38,11 +41,7 @@ export function loadConfig({ file, text, presets = {}, env = process.env }: Conf
   throw new ConfigError(located.toSorted(byLine), file ?? null);
 }
 
-function fileText(file: string | undefined): string {
-  return file === undefined ? '' : readConfigFile(file);
-}
-
-/** Merges two values; the upper one takes precedence. Groups of options are merged option by option. */
+/** Merges two values: `upper` takes precedence over `lower`. Groups of options are merged option by option. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
   // A YAML section is null if all its options are commented out. It then changes nothing. For any other option, null is
@@ -66,8 +65,8 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
 }
 
 /**
- * Returns the violations of rules between options. Omits a violation that involves an invalid option. In `config`, a
- * default has replaced the invalid value, so the violation would not be about the operator's value.
+ * Returns the violations of rules. Omits a violation that involves an invalid option: in `config`, a default or example
+ * has replaced the invalid value, so the violation would not be about the operator's value.
  */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));
@@ -104,7 +103,7 @@ function deepFreeze(value: unknown): unknown {
   return Object.freeze(value);
 }
 
-/** Maximum size of a configuration, more than any hand-written file has. */
+/** Maximum size of a configuration, in bytes. Hand-written files are smaller. */
 const maxBytes = 1_048_576;
 
 const reasons: Readonly<Record<string, string>> = {
@@ -115,11 +114,11 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads a configuration file as text.
+ * Reads a configuration file as text; returns an empty text without a file.
  * @throws ConfigError if the file cannot be read, is too large or is not UTF-8
  */
-function readConfigFile(file: string): string {
-  return decode(readBytes(file), file);
+function readConfigFile(file: string | undefined): string {
+  return file === undefined ? '' : decode(readBytes(file), file);
 }
 
 /** Returns a text that was given instead of a file. @throws ConfigError if the text exceeds the maximum size */
@@ -160,7 +159,7 @@ function decode(bytes: Buffer, file: string): string {
 }
 
 function tooLarge(file: string | null): ConfigError {
-  return refusal(file, `is larger than ${maxBytes} bytes`);
+  return refusal(file, `is larger than ${maxBytes} bytes, the maximum for a configuration file`);
 }
 
 function refusal(file: string | null, message: string): ConfigError {

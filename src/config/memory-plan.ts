@@ -5,7 +5,10 @@ import type { Config } from './schema.js';
 export const mebibyte = 1024 ** 2;
 /** Memory of an idle gateway after its warm-up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (TLS: 28), 61 KiB on Node 24 (TLS: 52). */
+/**
+ * Memory of an idle TLS connection after a request: 37 KiB on Node 20, of which 28 KiB are for TLS; 61 KiB on Node 24,
+ * of which 52 KiB are for TLS.
+ */
 const tlsConnectionBytes = 64 * 1024;
 /** Memory of an idle connection without TLS after a request: 14 KiB measured on Node 24, and a margin. */
 const plainConnectionBytes = 16 * 1024;
@@ -15,7 +18,7 @@ const restingShare = 0.6;
 const bodyShare = 0.1;
 /** Share of the memory that stays free for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
-/** Maximum share of the memory for caches. The share is taken from the memory that remains after `processBytes`. */
+/** Maximum share for caches. It is a share of the memory that remains after `processBytes` is subtracted. */
 const cacheShare = 0.5;
 
 /** Ratio of the heap size to the live data. It exceeds 1, because garbage collection needs headroom. */
@@ -48,21 +51,23 @@ export interface MemoryPlan {
   readonly bufferedBodyBytes: number;
   /** The limits that fit into the memory; never higher than the configured limits. */
   readonly allows: {
-    /** The limit for `limits.connections`, for each listener. */
+    /** Value to use for `limits.connections`, for each listener. */
     readonly connections: number;
-    /** The limit for `keyStore.cache.maxEntries`. */
+    /** Value to use for `keyStore.cache.maxEntries`. */
     readonly maxEntries: number;
-    /** The limit for `keyStore.cache.unknownMaxEntries`. */
+    /** Value to use for `keyStore.cache.unknownMaxEntries`. */
     readonly unknownMaxEntries: number;
-    /** The limit for `throttle.maxSources`. */
+    /** Value to use for `throttle.maxSources`. */
     readonly maxSources: number;
   };
 }
 
 /**
- * Divides the memory of a gateway among its processes and uses. The total is `limits.memory`. If that is null, the
- * total is the memory limit of the cgroup, or the machine's memory if that is lower.
- * @param processes number of worker processes that share the memory
+ * Divides the memory of a gateway equally among its worker processes, and the share of one process among its uses. The
+ * total is `limits.memory`. If that option is null, the total is the limit of the cgroup or the machine's memory,
+ * whichever is lower.
+ * @param processes number of worker processes
+ * @param system the total in bytes if `limits.memory` is null
  */
 export function planMemory(config: Config, processes = 1, system: number = memoryOfSystem()): MemoryPlan {
   const { limits, listen } = config;
@@ -97,7 +102,10 @@ export function planMemory(config: Config, processes = 1, system: number = memor
   };
 }
 
-/** Returns the configuration of a gateway process, with its limits reduced to what fits into its memory. */
+/**
+ * Returns the configuration of one gateway process. `limits.memory` is the share of this process, and the other limits
+ * are reduced to what fits into that share.
+ */
 export function fitToMemory(config: Config, processes = 1, system?: number): Config {
   const { memory, allows } = planMemory(config, processes, system);
   const { connections, maxEntries, unknownMaxEntries, maxSources } = allows;
@@ -128,8 +136,8 @@ function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): num
 }
 
 /**
- * Returns the memory limit of the system. Node reports 0 if it does not know the limit, and a huge number without a
- * limit. In both cases, the limit is the machine's memory.
+ * Returns the limit of the cgroup or the machine's memory, whichever is lower. Node reports the cgroup limit as 0 if
+ * the limit is unknown, and as a huge number if there is no limit. In both cases, the machine's memory is returned.
  */
 function memoryOfSystem(): number {
   const limit = process.constrainedMemory();

@@ -9,8 +9,8 @@ export class OperatorError extends Error {
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'the port is in use; stop the process that uses it or choose another port',
   EACCES: 'this user has no permission to use the port; choose a port above 1023',
-  EADDRNOTAVAIL: 'this machine does not have that address',
-  ENOTFOUND: 'the host name cannot be resolved',
+  EADDRNOTAVAIL: 'this machine does not have that address; choose one that it has, or 0.0.0.0 for all of them',
+  ENOTFOUND: 'the host name cannot be resolved; correct it, or use an IP address of this machine',
 };
 
 /**
@@ -18,7 +18,12 @@ const reasons: Readonly<Record<string, string>> = {
  * @param option path of the listener in the configuration, such as `listen.https`
  */
 export function asListenError(error: unknown, option: string, at: { host: string; port: number }): unknown {
-  const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
+  const reason = listenProblemOf(error);
   if (reason === undefined) return error;
   return new OperatorError(`Cannot listen on ${at.host}:${at.port} (${option}): ${reason}.`, { cause: error });
+}
+
+/** Returns the cause of a listen error and what to do; undefined if the operator cannot fix the cause. */
+export function listenProblemOf(error: unknown): string | undefined {
+  return reasons[(error as NodeJS.ErrnoException).code ?? ''];
 }

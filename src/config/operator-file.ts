@@ -11,7 +11,7 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
-/** Whether a file's contents are secret. A secret file must not be world-readable. */
+/** Whether a file's contents are secret. Other users must not be able to read or write a secret file. */
 export type IsSecret = (contents: Buffer) => boolean;
 
 /** The `IsSecret` of files that always contain a secret. */
@@ -23,7 +23,7 @@ const nothingSecret: IsSecret = () => false;
 /**
  * Reads a file that the configuration names.
  * @param what subject of error messages, such as `The certificate`
- * @throws OperatorError with one sentence if the file is unreadable or too large, or is a world-accessible secret
+ * @throws OperatorError if the file is unreadable or too large, or is a secret that other users can read or write
  */
 export async function readOperatorFile(
   file: string,
@@ -55,8 +55,8 @@ export async function readOperatorFile(
 }
 
 /**
- * Describes why a file cannot be read. Omits the system's own message, because it contains the file name, which could
- * be a secret.
+ * Describes why a file cannot be read or written. Omits the system's own message: that message contains the file name,
+ * which could be a secret.
  */
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
@@ -64,8 +64,8 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Separates the directory from a file name that could be a secret, as in `/etc/gateway/./NAME`. An operator may
- * configure a secret by mistake instead of the path of its file. `mayBeSecret` checks the part after this mark.
+ * Mark between a directory and a file name that could be a secret, as in `/etc/gateway/./NAME`. By mistake, an operator
+ * may configure a secret instead of the path of its file. `mayBeSecret` checks the text after this mark.
  */
 const nameMark = '/./';
 
@@ -95,8 +95,8 @@ const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 const othersAccess = 0o006;
 
 /**
- * Reads a file; null if it is larger than `maxBytes`. Counts the bytes that it reads, because a pipe or device reports
- * no size and could exhaust the memory. `mode` is 0 for anything but a regular file.
+ * Reads a file; null if the file is larger than `maxBytes`. Counts the bytes while reading, because a pipe or device
+ * reports no size and could exhaust the memory. The returned `mode` is 0 for anything but a regular file.
  */
 async function readBounded(file: string, maxBytes: number): Promise<{ bytes: Buffer; mode: number } | null> {
   const handle = await open(file, 'r');
@@ -127,7 +127,17 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
  *   with several line ends
  */
 export async function readSecretFile(file: string, what: string): Promise<Buffer> {
-  return secretIn(file, what);
+  const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
+  const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
+  // Editors do not show a byte order mark or trailing line ends. As part of the secret, these bytes would make it
+  // differ from the visible text.
+  if (secret.subarray(0, 3).equals(byteOrderMark))
+    throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
+  if (secret.at(-1) === 0x0a)
+    throw new OperatorError(`${what} ${file} has several line breaks at its end; keep at most one.`);
+  if (secret.length < minSecretBytes)
+    throw new OperatorError(`${what} ${file} is shorter than ${minSecretBytes} bytes.`);
+  return secret;
 }
 
 /**
@@ -135,7 +145,7 @@ export async function readSecretFile(file: string, what: string): Promise<Buffer
  * @throws OperatorError like `readSecretFile`, or if the token is not valid in a header; the message omits the token
  */
 export async function readToken(file: string, what: string): Promise<string> {
-  const token = (await secretIn(file, what)).toString('latin1');
+  const token = (await readSecretFile(file, what)).toString('latin1');
   if (/^[!-~]+$/.test(token)) return token;
   throw new OperatorError(
     `${what} ${file} is not a valid bearer token: use only printable ASCII characters, without spaces.`,
@@ -148,25 +158,18 @@ export async function readToken(file: string, what: string): Promise<string> {
  *   too short
  */
 export async function readSecretLines(file: string, what: string, minBytes: number): Promise<readonly Buffer[]> {
-  const lines = (await secretIn(file, what)).toString('latin1').split(/\r?\n/);
-  if (lines.length > 2 || new Set(lines).size < lines.length)
-    throw new OperatorError(`${what} ${file} must have one secret in one line, or two different secrets in two lines.`);
+  const lines = (await readSecretFile(file, what)).toString('latin1').split(/\r?\n/);
+  if (lines.length > 2)
+    throw new OperatorError(
+      `${what} ${file} has ${lines.length} lines. Write one secret per line: one, or two during a rotation.`,
+    );
+  if (new Set(lines).size < lines.length)
+    throw new OperatorError(`${what} ${file} has the same secret in both lines: remove or replace one of them.`);
   const secrets = lines.map((line) => Buffer.from(line, 'latin1'));
-  if (secrets.some((secret) => secret.length < minBytes))
-    throw new OperatorError(`${what} ${file} has a line that is shorter than ${minBytes} bytes.`);
+  const short = secrets.findIndex((secret) => secret.length < minBytes);
+  if (short !== -1)
+    throw new OperatorError(
+      `${what} ${file} is too short: line ${short + 1} has fewer than ${minBytes} bytes. Write a longer secret.`,
+    );
   return secrets;
-}
-
-async function secretIn(file: string, what: string): Promise<Buffer> {
-  const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
-  const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  // Editors do not show a byte order mark or trailing line ends. As part of the secret, these bytes would make it
-  // differ from the visible text.
-  if (secret.subarray(0, 3).equals(byteOrderMark))
-    throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
-  if (secret.at(-1) === 0x0a)
-    throw new OperatorError(`${what} ${file} has several line breaks at its end; keep at most one.`);
-  if (secret.length < minSecretBytes)
-    throw new OperatorError(`${what} ${file} is shorter than ${minSecretBytes} bytes.`);
-  return secret;
 }

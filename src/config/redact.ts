@@ -12,16 +12,12 @@ export function redact(text: string): string {
   return text.replace(/:\/\/.*@/s, `://${mask}@`).replaceAll(/(?<=[?&][^=&#]*=)[^&#]*/g, mask);
 }
 
-/** Returns a configuration for display, in which all URLs are redacted. */
-export function redactConfig(config: Config): unknown {
-  return redactAll(config);
-}
-
-function redactAll(value: unknown): unknown {
-  if (typeof value === 'string') return redact(value);
-  if (Array.isArray(value)) return value.map(redactAll);
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, entry]) => [name, redactAll(entry)]));
+/** Returns a configuration, or a part of one, for display: all its URLs are redacted. */
+export function redactConfig(part: unknown): unknown {
+  if (typeof part === 'string') return redact(part);
+  if (Array.isArray(part)) return part.map(redactConfig);
+  if (typeof part !== 'object' || part === null) return part;
+  return Object.fromEntries(Object.entries(part).map(([name, entry]) => [name, redactConfig(entry)]));
 }
 
 const digits = 16;

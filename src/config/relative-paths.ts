@@ -14,8 +14,8 @@ export interface ResolvedPaths {
 }
 
 /**
- * Returns the directory against which relative paths are resolved: the directory of the configuration file. Without a
- * file, or if it is a pipe, the working directory is used.
+ * Returns the directory against which relative paths are resolved: the directory of the configuration file. If there is
+ * no file, or the file is a pipe under /dev or /proc, this is the working directory.
  */
 export function baseOf(file: string | undefined): string {
   if (file === undefined) return process.cwd();
@@ -86,8 +86,8 @@ function decoded(text: string): string | null {
 }
 
 /**
- * Reports a relative path whose file exists only in the working directory, where earlier releases looked for it.
- * Otherwise a start could silently create a second file, such as an empty database. Null if there is no such problem.
+ * Detects a relative path whose file exists only in the working directory, where earlier releases looked for it.
+ * Otherwise a start could silently create a second file, such as an empty database. Returns null without this problem.
  */
 function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);

@@ -14,13 +14,14 @@ export interface Validation {
 
 /**
  * Validates the given values against the schema, option by option, and fills in the defaults. Does not change `given`.
+ * @param empty paths of options that the file names without a value
  */
-export function validate(schema: Option, given: unknown): Validation {
+export function validate(schema: Option, given: unknown, empty: ReadonlySet<string> = new Set()): Validation {
   const problems: Problem[] = [];
   const report = (path: OptionPath, message: string): void => {
     problems.push({ path: pathText(path), message });
   };
-  return { value: new Walk(report).complete(schema, given, []), problems };
+  return { value: new Walk(report, empty).complete(schema, given, []), problems };
 }
 
 /** Returns the value if it is an object other than an array, otherwise null. */
@@ -31,12 +32,20 @@ export function asMapping(value: unknown): Readonly<Record<string, unknown>> | n
 }
 
 class Walk {
-  constructor(readonly report: (path: OptionPath, message: string) => void) {}
+  constructor(
+    readonly report: (path: OptionPath, message: string) => void,
+    readonly empty: ReadonlySet<string>,
+  ) {}
 
   complete(option: Option, given: unknown, path: OptionPath): unknown {
     const inner = nonNull(option);
     const value = given === undefined ? option.default : given;
-    if (value === null && inner !== option) return null;
+    if (value === null && inner !== option) {
+      // The options may be commented out, to get their defaults. Null would switch the group off without a message.
+      if (inner.properties !== undefined && this.empty.has(pathText(path)))
+        this.report(path, 'is empty; expected its options, {} for the defaults, or null');
+      return null;
+    }
     if (inner.properties !== undefined) return this.#completeSection(option, inner.properties, value, path);
     if (inner.patternProperties !== undefined) return this.#completeRecord(inner, value, path);
     if (inner.items !== undefined) return this.#completeList(inner, inner.items, value, path);
@@ -49,7 +58,7 @@ class Walk {
     value: unknown,
     path: OptionPath,
   ): unknown {
-    // A YAML section is null if all its options are commented out. Such a section has the defaults, like an empty file.
+    // A YAML section is null if all its options are commented out. It then gets the defaults, like an empty file.
     const given = asMapping(value ?? {});
     if (given === null) this.#reportUnexpected(option, path);
     const names = Object.keys(properties);
@@ -58,7 +67,7 @@ class Walk {
     }
     // If the value is not a section, report only that. Complete the section with defaults, without reporting each
     // required option.
-    const walk = given === null ? new Walk(() => undefined) : this;
+    const walk = given === null ? new Walk(() => undefined, this.empty) : this;
     return Object.fromEntries(
       Object.entries(properties).map(([name, child]) => [name, walk.complete(child, given?.[name], [...path, name])]),
     );

@@ -21,6 +21,8 @@ export interface YamlSource {
   readonly problems: readonly Problem[];
   /** Paths of options whose values could not be read. */
   readonly unread: ReadonlySet<string>;
+  /** Paths of options without a value, as in `approvals:`. Their value is null, as if null were written. */
+  readonly empty: ReadonlySet<string>;
 }
 
 /** Limit for aliases, against alias expansion attacks ("billion laughs"). Hand-written files have fewer. */
@@ -28,11 +30,11 @@ const maxAliases = 100;
 
 /**
  * Matches a line that begins with 200 characters of indentation: spaces, or the marks of nested lists (`- - -`). The
- * YAML parser compiles a regular expression per depth, which can exhaust the memory of the process.
+ * YAML parser compiles one regular expression per depth, so deep nesting could exhaust the memory of the process.
  */
 const deepIndentation = /^[ ?:-]{200}/m;
 
-const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unread: new Set() };
+const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unread: new Set(), empty: new Set() };
 
 const nestedTooDeep = 'the nesting is too deep';
 
@@ -91,6 +93,7 @@ class Reading {
   readonly #lines = new Map<string, number>();
   readonly #problems: Problem[] = [];
   readonly #unread = new Set<string>();
+  readonly #empty = new Set<string>();
   #aliases = 0;
 
   constructor(
@@ -101,7 +104,7 @@ class Reading {
 
   read(): YamlSource {
     const value = this.#valueOf(this.document.contents, []);
-    return { value, lines: this.#lines, problems: this.#problems, unread: this.#unread };
+    return { value, lines: this.#lines, problems: this.#problems, unread: this.#unread, empty: this.#empty };
   }
 
   #valueOf(node: unknown, path: OptionPath): unknown {
@@ -116,7 +119,8 @@ class Reading {
     if (isAlias(node)) {
       this.#aliases += 1;
       // This limit also stops an alias inside its own anchor, which would expand forever.
-      if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
+      if (this.#aliases === maxAliases)
+        this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file; write the values themselves`);
       const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
       if (target === undefined)
         this.#report(path, 'no anchor (&name) precedes the alias (*name); write the value itself');
@@ -135,6 +139,7 @@ class Reading {
         continue;
       }
       this.#noteLine(key, at);
+      if (isEmptyNode(value)) this.#empty.add(pathText(at));
       entries.set(name, this.#valueOf(value, at));
     }
     return Object.fromEntries(entries);
@@ -177,6 +182,10 @@ class Reading {
   }
 }
 
+function isEmptyNode(node: unknown): boolean {
+  return node === null || (isScalar(node) && node.value === null && node.source === '' && node.tag === undefined);
+}
+
 /** A text after the substitution of its variables. */
 interface Interpolated {
   readonly text: string;
@@ -201,14 +210,17 @@ export function interpolate(source: string, env: Readonly<Record<string, string 
     if (match === '$${') return '${';
     const { name, fallback } = rest.at(-1) as { name?: string; fallback?: string };
     if (name === undefined) {
-      problems.push('"${" starts a variable, but no name and "}" follow; write "$${" for a literal "${"');
+      problems.push(
+        '"${" does not begin a complete variable such as ${NAME}; complete it, or write "$${" for a literal "${"',
+      );
       return match;
     }
     changed = true;
     const value = Object.hasOwn(env, name) ? env[name]?.replace(/[\r\n]+$/, '') : undefined;
     if (value !== undefined && value !== '') return value;
     if (fallback === undefined) {
-      problems.push(`the environment variable ${name} is not set, and there is no default (\${${name}:-default})`);
+      const state = value === undefined ? 'not set' : 'empty';
+      problems.push(`the environment variable ${name} is ${state}; set it, or write a default: \${${name}:-default}`);
     }
     return fallback ?? '';
   });

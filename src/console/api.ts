@@ -5,7 +5,7 @@ export interface FieldProblem {
 }
 
 /** Pagination data of a list. */
-interface Meta {
+export interface Meta {
   readonly total_records: number;
   readonly current_page: number;
   readonly total_pages: number;
@@ -18,7 +18,7 @@ export interface Success<Data> {
   readonly meta: Meta | null;
 }
 
-/** Why a request failed. `status` is the HTTP status, or 0 if there was no response. */
+/** Why a request failed. `status` is the HTTP status, or 0 if there was no complete response. */
 export class ApiProblem extends Error {
   constructor(
     readonly status: number,
@@ -45,8 +45,9 @@ interface Call {
   readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly query?: Query;
   readonly body?: object;
-  /** The person's reason for the change, which the audit trail records. */
-  readonly reason?: string;
+  /** The reason that the person gives for the change. The audit trail records this reason. */
+  readonly reason?: string | undefined;
+  /** Cancels a read. A request without it cannot be cancelled, but has a time limit. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -59,6 +60,8 @@ interface Envelope {
 
 /** After this time without input, requests count as automatic and no longer extend the session. */
 const attendedMilliseconds = 60_000;
+/** After this time without a response, the page no longer waits for a request that cannot be cancelled. */
+const limitMilliseconds = 30_000;
 let lastInput = Date.now();
 for (const event of ['pointerdown', 'keydown'])
   addEventListener(event, () => (lastInput = Date.now()), { capture: true, passive: true });
@@ -68,9 +71,7 @@ export async function call<Data>(
   path: string,
   { method = 'GET', query = {}, body, reason, signal }: Call = {},
 ): Promise<Success<Data>> {
-  const given = Object.entries(query).flatMap(([name, value]) =>
-    value === undefined || value === '' ? [] : [[name, String(value)]],
-  );
+  const given = Object.entries(query).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
   const search = given.length === 0 ? '' : `?${new URLSearchParams(given)}`;
   const isChange = method !== 'GET';
   let response: Response;
@@ -86,7 +87,8 @@ export async function call<Data>(
         // session open.
         ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),
       },
-      ...(signal === undefined ? {} : { signal }),
+      // Without a limit, a lost connection would keep a dialog open or a button disabled for good.
+      signal: isChange || signal === undefined ? AbortSignal.timeout(limitMilliseconds) : signal,
     });
   } catch (error) {
     if (signal?.aborted === true) throw error;
@@ -97,13 +99,15 @@ export async function call<Data>(
     return { status: response.status, data: envelope.data as Data, meta: envelope.meta ?? null };
   }
   const { code, errors, ...details } = (envelope.data ?? {}) as Record<string, unknown>;
+  // A success response whose body is incomplete does not count as a response.
+  const status = response.ok ? 0 : response.status;
   throw new ApiProblem(
-    response.status,
+    status,
     envelope.message ?? '',
     typeof code === 'string' ? code : null,
     Array.isArray(errors) ? (errors as FieldProblem[]) : [],
     details,
-    isChange && response.status >= 500,
+    isChange && (status === 0 || status >= 500),
   );
 }
 
@@ -193,7 +197,7 @@ export interface RegistryEvent {
   readonly reason?: string | null;
 }
 
-/** A refused request, with what to do about it. */
+/** A refused request, with the reason and a remedy. */
 export interface Refused {
   readonly id: number;
   readonly at: string;
@@ -219,7 +223,7 @@ export interface UsageRow {
   readonly codes: readonly { readonly code: string; readonly requests: number }[];
 }
 
-/** Which past requests of a merchant an IP allowlist would have refused. */
+/** How many accepted requests of a merchant an IP allowlist would have refused, and from which addresses. */
 export interface Verdict {
   readonly requests: number;
   readonly refused: { readonly requests: number; readonly addresses: number };

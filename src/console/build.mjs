@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
-import { build } from 'esbuild';
+import { build, transform } from 'esbuild';
 
 // Builds the pages of the console into dist/console: index.html, and assets with a hash in their names. Each file is
 // also compressed as .br and .gz.
@@ -33,6 +33,11 @@ function urlOf(entry) {
   return `/console/assets/${path.basename(file)}`;
 }
 
+const { code } = await transform(readFileSync('src/console/texts.ts', 'utf8'), { loader: 'ts' });
+const { texts } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+
+// During an upgrade, the Service can pass the request for the script to a registry of another build, which does not
+// have it. The page then keeps the text in #root, which the script would have replaced.
 const page = `<!doctype html>
 <html lang="en">
   <head>
@@ -44,7 +49,7 @@ const page = `<!doctype html>
     <script type="module" src="${urlOf('src/console/main.tsx')}"></script>
   </head>
   <body>
-    <div id="root"></div>
+    <div id="root"><p class="waiting late">${texts.notLoaded}</p></div>
   </body>
 </html>
 `;

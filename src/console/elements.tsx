@@ -3,11 +3,17 @@ import { ApiProblem } from './api';
 import { texts } from './texts';
 
 /**
+ * Invisible characters. Unicode counts some of them as letters, such as U+3164 (HANGUL FILLER), or as symbols, such as
+ * U+2800 (BRAILLE PATTERN BLANK).
+ */
+const invisible = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+
+/**
  * Shows a text that was chosen by a client or another person. The text cannot change the direction of the text around
  * it. Invisible characters are shown as codes, so that one name cannot pass for another.
  */
 export function Text({ children }: { readonly children: string }): ReactNode {
-  return <bdi>{children.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, asCode)}</bdi>;
+  return <bdi>{children.replaceAll(invisible, asCode)}</bdi>;
 }
 
 function asCode(character: string): string {
@@ -72,13 +78,19 @@ export function Table({
   );
 }
 
-/** A modal dialog. Escape does not close it but calls `onClose`, so that the caller decides. */
+/**
+ * A modal dialog. The Escape key only calls `onClose`, so that the parent component decides whether to close the
+ * dialog. While a change is being sent (`isBusy`), the key does nothing: the response could contain a secret, which
+ * would be lost.
+ */
 export function Dialog({
   title,
+  isBusy = false,
   onClose,
   children,
 }: {
   readonly title: string;
+  readonly isBusy?: boolean;
   readonly onClose: () => void;
   readonly children: ReactNode;
 }): ReactNode {
@@ -87,16 +99,33 @@ export function Dialog({
   useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
-    // Closing the dialog returns the focus to the element that had it before.
-    return () => element?.close();
+    return () => {
+      // Closing the dialog returns the focus to the element that had it before.
+      element?.close();
+      const { activeElement } = document;
+      const isLost = activeElement === null || activeElement === document.body || element?.contains(activeElement);
+      // A reload can have removed that element, such as the button that revoked a key.
+      if (isLost) document.getElementById('content')?.focus({ preventScroll: true });
+    };
   }, []);
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    if (!isBusy || element === null) return;
+    // The pressed button is disabled now and loses the focus. The dialog takes it, so that it still receives Escape.
+    const pressed = document.activeElement;
+    element.focus();
+    return () => {
+      if (document.activeElement === element && pressed instanceof HTMLElement) pressed.focus();
+    };
+  }, [isBusy]);
   const escape = (event: SyntheticEvent): void => {
     event.preventDefault();
-    onClose();
+    if (!isBusy) onClose();
   };
   return (
     <dialog
       ref={dialog}
+      tabIndex={-1}
       aria-labelledby={id}
       onCancel={escape}
       onKeyDown={(event) => {
@@ -107,48 +136,37 @@ export function Dialog({
         <Text>{title}</Text>
       </h2>
       {children}
+      {isBusy ? <p role="status">{texts.sending}</p> : null}
     </dialog>
   );
 }
 
 /**
- * A `ref` callback that focuses an element as soon as it appears in an open dialog. Without it, the focus would leave
- * the dialog.
+ * A `ref` callback that focuses an element as soon as it appears in an open dialog. If the element replaces the focused
+ * one, the focus would otherwise leave the dialog.
  */
 export function focusNow(element: HTMLElement | null): void {
   element?.focus();
 }
 
-/** Buttons for the previous and next page of a list; nothing if there is only one page. */
-export function Pager({
-  page,
-  pages,
-  onPage,
-}: {
-  readonly page: number;
-  readonly pages: number;
-  readonly onPage: (page: number) => void;
-}): ReactNode {
-  if (pages <= 1) return null;
+/** A link that opens the sign-in in another tab, so that the input on this page is kept. */
+export function SignInLink(): ReactNode {
   return (
-    <p className="pager">
-      <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
-        {texts.previous}
-      </button>
-      <span aria-live="polite">{texts.pages(page, pages)}</span>
-      <button type="button" disabled={page >= pages} onClick={() => onPage(page + 1)}>
-        {texts.next}
-      </button>
-    </p>
+    <a href="/console/" target="_blank" rel="noopener">
+      {texts.signInInNewTab}
+    </a>
   );
 }
 
-/** Shows an error in words. Screen readers announce it. */
+/**
+ * Shows an error in words, some of which another person may have chosen. Screen readers announce it. If the session has
+ * ended, also shows a link to the sign-in, because an open dialog makes the link of the frame unusable.
+ */
 export function Problem({ error, roles = '' }: { readonly error: unknown; readonly roles?: string }): ReactNode {
   if (error === null || error === undefined) return null;
   return (
     <p role="alert" className="problem">
-      {wordsOf(error, roles)}
+      <Text>{wordsOf(error, roles)}</Text> {error instanceof ApiProblem && error.status === 401 ? <SignInLink /> : null}
     </p>
   );
 }

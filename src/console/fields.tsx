@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
+import type { Meta } from './api';
 import { texts } from './texts';
 
 /** A labelled field with its help text and its error message. */
@@ -23,9 +24,16 @@ export function Field({
     <div className="field">
       <label htmlFor={id}>{label}</label>
       {children({ id, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined })}
-      <p id={`${id}-help`} className={problem === undefined ? 'help' : 'problem'}>
-        {problem ?? help ?? ''}
-      </p>
+      {problem === undefined ? (
+        <p key="help" id={`${id}-help`} className="help">
+          {help ?? ''}
+        </p>
+      ) : (
+        // The key makes this a new element, which screen readers announce.
+        <p key="problem" id={`${id}-help`} role="alert" className="problem">
+          {problem}
+        </p>
+      )}
     </div>
   );
 }
@@ -37,16 +45,18 @@ export function Choice<Value extends string>({
   value,
   onChange,
   help,
+  disabled = false,
 }: {
   readonly label: string;
   readonly options: Readonly<Record<Value, string>>;
   readonly value: Value;
   readonly onChange: (value: Value) => void;
   readonly help?: string | undefined;
+  readonly disabled?: boolean;
 }): ReactNode {
   const name = useId();
   return (
-    <fieldset>
+    <fieldset disabled={disabled}>
       <legend>{label}</legend>
       {(Object.entries(options) as [Value, string][]).map(([one, text]) => (
         <label key={one} className="choice">
@@ -150,21 +160,67 @@ export function TextFilter({
   );
 }
 
+/** Returns the page number of a list. It is stored in the URL. */
+export function usePage(): number {
+  const [parameters] = useSearchParams();
+  return Number(parameters.get('page') ?? 1);
+}
+
+/**
+ * Buttons for the previous and next page of a list; nothing if there is only one page. A list that has become shorter
+ * may no longer have the page in the URL. Then goes to the last page, because the list would seem to be empty.
+ */
+export function Pager({ meta }: { readonly meta: Meta | null | undefined }): ReactNode {
+  const [, setParameters] = useSearchParams();
+  const page = usePage();
+  const pages = Math.max(1, meta?.total_pages ?? 1);
+  // While a page is being read, the data is of another page, perhaps with other filters.
+  const isBeyond = meta?.current_page === page && page > pages;
+  const go = (to: number, replace = false): void =>
+    setParameters(
+      (former) => {
+        former.set('page', String(to));
+        return former;
+      },
+      { replace },
+    );
+  useEffect(() => {
+    if (isBeyond) go(pages, true);
+    // `go` must not be a dependency: it is a new function at each render.
+  }, [isBeyond, pages]);
+  if (pages <= 1) return null;
+  return (
+    <p className="pager">
+      <button type="button" disabled={page <= 1} onClick={() => go(page - 1)}>
+        {texts.previous}
+      </button>
+      <span aria-live="polite">{texts.pages(page, pages)}</span>
+      <button type="button" disabled={page >= pages} onClick={() => go(page + 1)}>
+        {texts.next}
+      </button>
+    </p>
+  );
+}
+
 /** Returns the page number and the filters of a list. They are stored in the URL. */
 export function useFilters<Name extends string>(names: readonly Name[]) {
+  const page = usePage();
   const [parameters, setParameters] = useSearchParams();
   const given = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? ''])) as Record<Name, string>;
+  const active = names.filter((name) => given[name] !== '');
   return {
-    page: Number(parameters.get('page') ?? 1),
+    page,
     /** The value of each filter; empty if the filter is not set. */
     given,
-    isFiltered: names.some((name) => given[name] !== ''),
-    /** Sets a filter and returns to the first page, or sets the page. An empty value removes the filter. */
-    set: (name: Name | 'page', value: string): void =>
+    /** The filters that are set, for the query of a request. */
+    query: Object.fromEntries(active.map((name) => [name, given[name]] as const)),
+    isFiltered: active.length > 0,
+    /** Sets a filter and goes to the first page of the list. An empty value removes the filter. */
+    set: (name: Name, value: string): void =>
       setParameters((former) => {
         if (value === '') former.delete(name);
         else former.set(name, value);
-        if (name !== 'page') former.delete('page');
+        former.delete('page');
         return former;
       }),
     clear: (): void => setParameters({}),

@@ -1,15 +1,17 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { type ReactNode, useEffect, useState } from 'react';
+import { type ReactNode, useEffect, useLayoutEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { ApiProblem, call, type Me } from './api';
-import { Text } from './elements';
+import { FormDialog, useChange } from './change';
+import { SignInLink, Text } from './elements';
 import { useChanges } from './live';
 import { Search } from './search';
 import { texts } from './texts';
 
 /**
- * Returns the signed-in person as `me`; undefined before the first response, or if no person has signed in. After a
- * sign-out, `isSignedOut` is true and `me` keeps the last person.
+ * Returns the signed-in person as `me`; undefined before the first response, or if no person has signed in.
+ * `isSignedOut` is true if the browser has no valid session. If the session ends while the page is open, `me` keeps its
+ * last value.
  */
 export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: boolean } {
   const { data, error } = useQuery({
@@ -35,7 +37,7 @@ export function Frame({
   readonly isSignedOut: boolean;
   readonly children: ReactNode;
 }): ReactNode {
-  useChanges();
+  useChanges(may(me, 'events:read'));
   const offlineSince = useOffline();
   const [location] = useLocation();
   const pages = [
@@ -49,6 +51,15 @@ export function Frame({
     ['/tokens', texts.nav.tokens] as const,
     ['/sessions', texts.nav.sessions] as const,
   ];
+  const [, , , merchantPage = 'keys'] = location.split('/');
+  const current = location.startsWith('/merchants/')
+    ? merchantPages(me).find(([page]) => page === merchantPage)
+    : pages.find(([to]) => location.startsWith(to));
+  const title = current?.[1];
+  useLayoutEffect(() => {
+    // The title distinguishes the tabs of a browser and its history, and screen readers read it first.
+    document.title = title === undefined ? texts.product : texts.pageTitle(title);
+  }, [title]);
   return (
     <>
       <a className="skip" href="#content">
@@ -79,10 +90,7 @@ export function Frame({
         )}
         {isSignedOut ? (
           <p role="alert" className="notice">
-            {texts.signedOut}{' '}
-            <a href="/console/" target="_blank" rel="noopener">
-              {texts.signInInNewTab}
-            </a>
+            {texts.signedOut} <SignInLink />
           </p>
         ) : null}
         {children}
@@ -101,18 +109,7 @@ export function MerchantLinks({
   readonly location: string;
   readonly me: Me;
 }): ReactNode {
-  const pages = [
-    ['keys', texts.merchantNav.keys],
-    ['allowlists', texts.merchantNav.allowlists],
-    ...(may(me, 'usage:read')
-      ? [
-          ['activity', texts.merchantNav.activity],
-          ['try', texts.merchantNav.tryIt],
-        ]
-      : []),
-    ...(may(me, 'members:read') ? [['members', texts.merchantNav.members]] : []),
-  ] as const;
-  return pages.map(([page, text]) => {
+  return merchantPages(me).map(([page, text]) => {
     const to = `/merchants/${id}/${page}`;
     return (
       <Link key={page} href={to} aria-current={location === to ? 'page' : undefined}>
@@ -120,6 +117,17 @@ export function MerchantLinks({
       </Link>
     );
   });
+}
+
+/** Returns the pages of a merchant that a person may see. */
+function merchantPages(me: Me): readonly (readonly [page: string, text: string])[] {
+  const words = texts.merchantNav;
+  return [
+    ['keys', words.keys],
+    ['allowlists', words.allowlists],
+    ...(may(me, 'usage:read') ? [['activity', words.activity] as const, ['try', words.tryIt] as const] : []),
+    ...(may(me, 'members:read') ? [['members', words.members] as const] : []),
+  ];
 }
 
 function useOffline(): string | null {
@@ -165,19 +173,35 @@ function Theme(): ReactNode {
   );
 }
 
+/** A button that ends the session. If that fails, opens a dialog with the error. */
 function SignOut({ me }: { readonly me: Me }): ReactNode {
   const client = useQueryClient();
-  const end = async (): Promise<void> => {
-    if (me.session !== null) {
-      // Ignore an error: the session may have ended already, and then the person is signed out too.
-      await call(`/sessions/${me.session.id}`, { method: 'DELETE' }).catch(() => undefined);
-    }
-    client.clear();
-    location.assign('/console/');
+  const sent = useChange<null>();
+  const end = (): void => {
+    sent.send(
+      async (reason) => {
+        try {
+          if (me.session !== null) await call(`/sessions/${me.session.id}`, { method: 'DELETE', reason });
+        } catch (error) {
+          // Without a valid session, the person is signed out already.
+          if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
+        }
+        return null;
+      },
+      () => {
+        client.clear();
+        location.assign('/console/');
+      },
+    );
   };
   return (
-    <button type="button" onClick={() => void end()}>
-      {texts.signOut}
-    </button>
+    <>
+      <button type="button" disabled={sent.isBusy} onClick={end}>
+        {texts.signOut}
+      </button>
+      {sent.error !== null || sent.reason !== null ? (
+        <FormDialog title={texts.signOut} action={texts.signOut} {...{ me, sent }} onSend={end} onClose={sent.reset} />
+      ) : null}
+    </>
   );
 }

@@ -2,8 +2,8 @@ import { type QueryClient, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
 /**
- * The lists (as query keys) that the page reads again after an event. The first entry whose kind is a prefix of the
- * event's action applies. For example, `merchant.changed` reloads the list of merchants.
+ * The lists, as query keys, that the page reads again after an event. Only the first entry whose `kind` is a prefix of
+ * the event's action applies. For example, `merchant.changed` reloads the list of merchants.
  */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],
@@ -17,38 +17,89 @@ const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = 
   ['console-link', []],
 ];
 
+const longestPauseMilliseconds = 5 * 60_000;
+
 /**
  * Reloads lists when the server reports a change. Only a visible page holds the event stream open, because a browser
- * allows only six connections to a server.
+ * allows only six connections to a server. `isAllowed`: whether the person may read events, as the stream requires.
  */
-export function useChanges(): void {
+export function useChanges(isAllowed: boolean): void {
   const client = useQueryClient();
   useEffect(() => {
+    if (!isAllowed) return;
+    const reload = reloader(client);
+    let refusals = 0;
     let source: EventSource | null = null;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const follow = (): void => {
+      clearTimeout(timer);
       if (document.hidden) {
         source?.close();
         source = null;
-      } else source ??= open(client);
+      } else source ??= open(client, reload, () => (refusals = 0), followLater);
+    };
+    const followLater = (): void => {
+      source = null;
+      // The pause is random, so that not all pages return at once after an outage. It doubles with each refusal,
+      // because the registry may store each one as an event.
+      const pause = (5_000 + Math.random() * 25_000) * 2 ** refusals;
+      refusals += 1;
+      timer = setTimeout(follow, Math.min(pause, longestPauseMilliseconds));
     };
     follow();
     document.addEventListener('visibilitychange', follow);
     return () => {
       document.removeEventListener('visibilitychange', follow);
+      clearTimeout(timer);
       source?.close();
     };
-  }, [client]);
+  }, [client, isAllowed]);
 }
 
-function open(client: QueryClient): EventSource {
+/**
+ * Returns a function that reads a list again. While the list is being read, further calls cause only one more read,
+ * after the present one. If each change restarted the read, a page would not finish any while changes are frequent, and
+ * the registry would still run each abandoned query.
+ */
+function reloader(client: QueryClient): (list: string) => void {
+  /** The lists that are being read, and whether each has to be read again after that. */
+  const isOutdated = new Map<string, boolean>();
+  const reload = async (list: string): Promise<void> => {
+    if (isOutdated.has(list)) {
+      isOutdated.set(list, true);
+      return;
+    }
+    do {
+      // A read that began before the change may not contain it.
+      isOutdated.set(list, client.isFetching({ queryKey: [list] }) > 0);
+      await client.invalidateQueries({ queryKey: [list] }, { cancelRefetch: false });
+    } while (isOutdated.get(list) === true);
+    isOutdated.delete(list);
+  };
+  return (list) => void reload(list);
+}
+
+function open(
+  client: QueryClient,
+  reload: (list: string) => void,
+  onOpen: () => void,
+  onClosed: () => void,
+): EventSource {
   const source = new EventSource('/console/api/stream');
   // Reload everything, because the page missed the changes before the stream was open.
-  source.addEventListener('open', () => void client.invalidateQueries());
+  source.addEventListener('open', () => {
+    onOpen();
+    void client.invalidateQueries();
+  });
+  // A browser reconnects after a lost connection, but not after a failure response, such as 503 during an outage.
+  source.addEventListener('error', () => {
+    if (source.readyState === EventSource.CLOSED) onClosed();
+  });
   source.addEventListener('ended', () => void client.invalidateQueries({ queryKey: ['me'] }));
   source.addEventListener('change', ({ data }: MessageEvent<string>) => {
     const { action } = JSON.parse(data) as { readonly action: string };
     const lists = listsOf.find(([kind]) => action.startsWith(kind))?.[1] ?? [];
-    for (const list of [...lists, 'events']) void client.invalidateQueries({ queryKey: [list] });
+    for (const list of [...lists, 'events']) reload(list);
   });
   return source;
 }

@@ -21,8 +21,8 @@ import { WalletsPage } from './operators/wallets';
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      // When the person returns to the page, data older than this (in milliseconds) is read again. The server pushes
-      // changes earlier.
+      // Age in milliseconds above which data is read again when the person returns to the page. The age can be this
+      // long, because the server reports changes at once while the page is visible.
       staleTime: 30_000,
       retry: (count, error) => count < 2 && !(error instanceof ApiProblem && error.status > 0 && error.status < 500),
     },

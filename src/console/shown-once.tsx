@@ -4,8 +4,8 @@ import { Field } from './fields';
 import { texts } from './texts';
 
 /**
- * A dialog with a secret that cannot be shown again. Only the caller's state holds the secret, so it is gone when the
- * dialog closes. Until the secret is copied, the first attempt to close only shows a warning.
+ * A dialog with a secret that cannot be shown again. Only the state of the parent component holds the secret, so the
+ * secret is gone when the dialog closes. Until the secret is copied, the first attempt to close only shows a warning.
  */
 export function SecretOnce({
   secret,

@@ -1,11 +1,11 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { type ReactNode, useEffect, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { ApiProblem, call } from './api';
 import { CommandLine } from './elements';
 import { texts } from './texts';
 
-/** The page without a session: shows how to sign in, and why a sign-in failed. */
+/** The page for a browser without a session. Shows how to sign in, and why a sign-in failed. */
 export function SignInPage(): ReactNode {
   const [parameters] = useSearchParams();
   const failure = texts.signIn.failures[parameters.get('sign-in') ?? ''];
@@ -30,24 +30,29 @@ export function SignInPage(): ReactNode {
 }
 
 /**
- * Exchanges the token of a one-time link for a session. The token is in the URL fragment, which browsers never send to
- * a server.
+ * Exchanges the token of a one-time link for a session, after a click. A page of an attacker could open the attacker's
+ * own link; without the click, the person would work in the attacker's account. The token is in the URL fragment, which
+ * browsers never send to a server.
  */
 export function EnterPage(): ReactNode {
   const client = useQueryClient();
   const [, navigate] = useLocation();
-  const [problem, setProblem] = useState<string | null>(null);
-  const hasBegun = useRef(false);
+  const [token] = useState(() => location.hash.slice(1));
+  const [problem, setProblem] = useState<string | null>(/^[\w-]{43}$/.test(token) ? null : texts.enter.noToken);
+  // The link may still be valid after such a failure, so the button stays.
+  const [isUnavailable, setIsUnavailable] = useState(false);
+  const [isSending, setIsSending] = useState(false);
   useEffect(() => {
-    if (hasBegun.current) return;
-    hasBegun.current = true;
-    const token = location.hash.slice(1);
     // Remove the token from the address bar and the browser history.
     history.replaceState(null, '', '/console/enter');
-    if (!/^[\w-]{43}$/.test(token)) {
-      setProblem(texts.enter.noToken);
-      return;
-    }
+    // Another link that is opened in this tab changes only the fragment.
+    const reload = (): void => location.reload();
+    addEventListener('hashchange', reload);
+    return () => removeEventListener('hashchange', reload);
+  }, []);
+  const enter = (): void => {
+    setIsSending(true);
+    setIsUnavailable(false);
     call('/enter', { method: 'POST', body: { token } }).then(
       async () => {
         await client.resetQueries();
@@ -55,14 +60,28 @@ export function EnterPage(): ReactNode {
       },
       (error: unknown) => {
         const isRefused = error instanceof ApiProblem && error.status > 0 && error.status < 500;
-        setProblem(isRefused ? texts.enter.failed : texts.unavailable);
+        if (isRefused) setProblem(texts.enter.failed);
+        else setIsUnavailable(true);
+        setIsSending(false);
       },
     );
-  }, [client, navigate]);
+  };
   return (
     <main className="alone">
-      <h1>{problem === null ? texts.enter.title : texts.signIn.title}</h1>
-      {problem === null ? null : (
+      <h1>{texts.signIn.title}</h1>
+      {problem === null ? (
+        <>
+          <p>{texts.enter.text}</p>
+          {isUnavailable ? (
+            <p role="alert" className="problem">
+              {texts.unavailable}
+            </p>
+          ) : null}
+          <button type="button" autoFocus disabled={isSending} onClick={enter}>
+            {isSending ? texts.enter.sending : texts.enter.button}
+          </button>
+        </>
+      ) : (
         <>
           <p role="alert" className="problem">
             {problem}

@@ -1,11 +1,16 @@
+const gatewaysOf = (count: number): string => (count === 1 ? '1 gateway' : `${count} gateways`);
+
 /** All texts of the console. A translation is a file with the same members. */
 export const texts = {
   product: 'merchant-gateway',
+  pageTitle: (page: string) => `${page} – merchant-gateway`,
   skip: 'Skip to the content',
   loading: 'Loading…',
+  notLoaded: 'The console has not loaded. Reload the page in a moment: perhaps the registry is being upgraded.',
   offline: (since: string) => `No connection. The page shows data from ${since}.`,
   signedOut: 'You were signed out. Your input on this page is kept.',
   signInInNewTab: 'Sign in in a new tab',
+  sending: 'Sending…',
   unclear: 'We do not know whether your change was made.',
   seeEvents: 'Check the events before you try again.',
   unavailable: 'The registry cannot respond now. Try again in a moment.',
@@ -51,7 +56,7 @@ export const texts = {
     onlyLink: 'Create a link that signs you in once, with this command:',
     command: 'merchant-gateway console',
     failures: {
-      denied: 'The sign-in was refused. Ask an owner whether you have access.',
+      denied: 'The sign-in was refused. Ask an administrator of this console whether you have access.',
       failed: 'The sign-in failed. Try again.',
       unavailable: 'Your organisation’s sign-in is not available now. Try again, or use a link.',
       'too-many': 'Too many sign-ins have started from your address. Wait ten minutes.',
@@ -61,16 +66,24 @@ export const texts = {
     } as Readonly<Record<string, string>>,
   },
   enter: {
-    title: 'Signing in…',
+    text: 'This link signs you in once. Use it only if you created it, or if you expected it. If somebody is signed in in this browser, their session ends.',
+    button: 'Sign in',
+    sending: 'Signing in…',
     noToken: 'This link is incomplete. Copy it again, including everything after #.',
     failed: 'This link is invalid, has already been used, or has expired. Create another one:',
   },
   prove: {
     title: 'Prove that it is you',
-    text: 'Before a key is shown or money moves, prove your identity again. Your input on this page is kept.',
+    text: 'Before a key is shown, rights are given, a change is approved or money moves, prove your identity again. Your input on this page is kept.',
     withProvider: 'Sign in again in a new tab',
     withLink: 'Open a new link in another tab of this browser. Create it with this command:',
     retry: 'I have signed in again',
+  },
+  reason: {
+    label: 'Reason',
+    help: 'The events store the reason with your name.',
+    required: 'This change needs a reason. Enter it, then send the change again.',
+    send: 'Send with this reason',
   },
   keys: {
     title: 'API keys',
@@ -136,14 +149,14 @@ export const texts = {
       `Last used ${when} from ${address}. To replace the key without an interruption, reset it instead.`,
     keep: 'Keep the key',
     action: 'Revoke key',
-    doing: 'Waiting for the gateways…',
     done: (name: string) => `The key “${name}” is revoked.`,
   },
   inForce: {
     noGateway: 'No gateway is running that could still use the old record.',
     all: (gateways: number, milliseconds: number) =>
-      `The change was in force on ${gateways} of ${gateways} gateways after ${milliseconds} ms.`,
-    some: (confirmed: number, gateways: number) => `${confirmed} of ${gateways} gateways have confirmed the change.`,
+      `The change was in force on ${gateways} of ${gatewaysOf(gateways)} after ${milliseconds} ms.`,
+    some: (confirmed: number, gateways: number) =>
+      `${confirmed} of ${gatewaysOf(gateways)} ${gateways === 1 ? 'has' : 'have'} confirmed the change.`,
     pending: (host: string, until: string) =>
       `${host} has not confirmed the change. It may use the old record until ${until}.`,
     notProjected:
@@ -163,12 +176,14 @@ export const texts = {
     addMine: (address: string) => `Add ${address} (this browser’s address, perhaps not your server’s)`,
     addSeen: 'Add the addresses seen in the last 30 days',
     added: (count: number) => (count === 1 ? '1 address added.' : `${count} addresses added.`),
+    onlyCounted:
+      'Some requests came from further addresses. The registry did not store these, so they cannot be added.',
     addressesOf: (count: bigint) => (count === 1n ? '1 address' : `${new Intl.NumberFormat().format(count)} addresses`),
     check: 'Test with the requests of the last 30 days',
     verdict: (all: string, refused: string) =>
       `Of ${all} accepted requests in the last 30 days, ${refused} would have been refused.`,
     uncertain: (requests: string) =>
-      `For ${requests} requests, only the network of the address is stored, so the result is unknown.`,
+      `Requests with an unknown result, because only the network of their address is stored: ${requests}.`,
     confirm: 'I understand:',
     saved: 'Saved.',
     conflict: 'Somebody else has changed this in the meantime, so your change was not saved.',
@@ -183,7 +198,7 @@ export const texts = {
     columns: ['Accepted', 'Refused', 'By result'],
     accepted: 'Accepted',
     refused: 'Refused',
-    most: (requests: string) => `The highest bar stands for ${requests} requests.`,
+    most: (requests: string) => `Requests of the highest bar: ${requests}.`,
     tryIt: 'Try it',
     filters: { code: 'Code', key: 'Key id', address: 'Address', requestId: 'Request id' },
     noMatch: 'No refused request matches.',
@@ -224,6 +239,13 @@ export const texts = {
     noApprovals: 'Nothing waits for approval.',
     approve: 'Approve',
     reject: 'Reject',
+    question: {
+      title: 'Approve this change?',
+      text: 'Check what would change, and who wants it. You cannot take an approval back.',
+      before: 'Before',
+      after: 'After',
+      nothing: 'nothing',
+    },
   },
   unusual: {
     title: 'Unusual use',
@@ -236,7 +258,8 @@ export const texts = {
     title: 'Gateways',
     columns: ['Host', 'Environment', 'Version', 'Since', 'Last seen', 'Newest confirmed change', 'Clock'],
     cannotConfirm: 'This gateway runs an earlier release, which cannot confirm changes.',
-    skew: (milliseconds: string) => `${milliseconds} ms ahead`,
+    ahead: (milliseconds: string) => `${milliseconds} ms ahead of the registry`,
+    behind: (milliseconds: string) => `${milliseconds} ms behind the registry`,
     noGateways: 'No gateway is running. Start one:',
     command: 'merchant-gateway gateway',
   },
@@ -250,7 +273,9 @@ export const texts = {
     chain: {
       state: (events: string) => `All ${events} events are in the hash chain.`,
       added: (count: number, first: number | null) =>
-        `${count} events are not in the hash chain. The first of them is event ${first ?? '?'}. Somebody added them to the database.`,
+        count === 1
+          ? `1 event is not in the hash chain: event ${first ?? '?'}. Somebody added it to the database, or a registry of an earlier release wrote it.`
+          : `${count} events are not in the hash chain. The first of them is event ${first ?? '?'}. Somebody added them to the database, or a registry of an earlier release wrote them.`,
       verify: 'Verify the chain',
       progress: (done: string, all: string) => `${done} of ${all} events verified…`,
       complete: (events: string) => `Chain complete: ${events} events.`,
@@ -289,7 +314,7 @@ export const texts = {
     link: 'New link',
     change: 'Change',
     linkTitle: (name: string) => `A new link for “${name}”`,
-    linkText: 'The link works only once and expires after 24 hours.',
+    linkText: 'The link works only once and expires after 24 hours at the latest.',
     changeTitle: (name: string) => `Change “${name}”`,
     disable: 'Disable',
     enable: 'Enable',
@@ -325,7 +350,7 @@ export const texts = {
     disableHelp: 'Disabling ends all sessions and tokens of this administrator at once.',
     enableHelp: 'Enabling lets this administrator sign in again.',
     linkTitle: (name: string) => `A link for “${name}”`,
-    linkText: 'The link works only once and expires after 10 minutes.',
+    linkText: 'The link works only once and expires after 10 minutes at the latest.',
     createLink: 'Create the link',
     once: {
       title: 'Copy the link now',
@@ -379,7 +404,7 @@ export const texts = {
     title: 'Search',
     label: 'Name, id or address',
     help: 'Part of a merchant’s name, the id of a merchant, key, request or administrator, or an IP address.',
-    secret: 'That looks like a key. It was not sent.',
+    secret: 'That looks like a key, so it was not sent. Search for the id of the key instead.',
     noResult: 'No merchant, key, request or administrator has this name, id or address.',
     kinds: {
       merchant: 'Merchant',

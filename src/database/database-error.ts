@@ -2,7 +2,7 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import { OperatorError } from '../config/operator-error.js';
 
-/** Messages that say why a database is unusable. They name no host or user. */
+/** Messages that say why a database is unusable. `/readyz` shows them to any client, so they name no host or user. */
 export const databaseConditions = {
   away: 'The database is unavailable',
   busy: 'The database is locked, or does not respond in time',
@@ -11,12 +11,10 @@ export const databaseConditions = {
   readOnly: 'The database is read-only',
 } as const;
 
-/** Key of a reason why a database is unusable. */
+/** The reason why a database is unusable, as a key of `databaseConditions`. */
 export type DatabaseCondition = keyof typeof databaseConditions;
 
-/**
- * Thrown if the database cannot be opened, migrated or used. The one-sentence message tells the operator what to do.
- */
+/** Thrown if the database cannot be opened, migrated or used. Its message tells the operator what to do. */
 export class DatabaseError extends OperatorError {
   readonly condition: DatabaseCondition;
 
@@ -36,7 +34,44 @@ export function isUniqueViolation(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === postgresCode;
 }
 
-/** Cause and remedy of a failure for the operator, by Node error code or SQLSTATE. */
+interface SqliteFailure {
+  readonly codes: RegExp;
+  readonly condition: DatabaseCondition;
+  readonly remedy: string;
+}
+
+const sqliteFailures: readonly SqliteFailure[] = [
+  {
+    codes: /^SQLITE_(?:BUSY|LOCKED)/,
+    condition: 'busy',
+    remedy: 'it is locked by another program; wait for that program, or stop it',
+  },
+  { codes: /^SQLITE_FULL/, condition: 'full', remedy: 'its disk is full; make room' },
+  { codes: /^SQLITE_READONLY/, condition: 'readOnly', remedy: 'it is read-only; give this user write access' },
+  {
+    codes: /^SQLITE_IOERR/,
+    condition: 'failing',
+    remedy: 'reading or writing its files failed; check the disk and its quota',
+  },
+  {
+    codes: /^SQLITE_CANTOPEN/,
+    condition: 'away',
+    remedy:
+      'one of its files cannot be opened; check that its directory exists, that this user may write to the directory ' +
+      'and its files, and that the limit of open files is high enough',
+  },
+];
+
+/** Converts a failure of SQLite that an operator can fix; null for an error of the statement itself. */
+export function sqliteFailureOf(error: unknown): DatabaseError | null {
+  const code = error instanceof Libsql.SqliteError ? error.code : '';
+  const failure = sqliteFailures.find(({ codes }) => codes.test(code));
+  if (failure === undefined) return null;
+  const { condition, remedy } = failure;
+  return new DatabaseError(`The SQLite database cannot be used (${code}): ${remedy}.`, { cause: error, condition });
+}
+
+/** Texts with the cause and the remedy of a failure, by Node error code or SQLSTATE. Operators see these texts. */
 const remedies: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused; start PostgreSQL, or correct the host and the port',
   ENOTFOUND: 'its host name does not exist; correct the host',
@@ -46,14 +81,14 @@ const remedies: Readonly<Record<string, string>> = {
   ENETUNREACH: 'it cannot be reached; check host and network',
   ECONNRESET: 'it closed the connection; check its log',
   '28P01': 'it rejects the password; correct the user and the password',
-  '28000': 'it rejects this user from this host; check its pg_hba.conf',
+  '28000': 'it rejects this user from this host; check that the user exists, and check its pg_hba.conf',
   '3D000': 'there is no such database; create it first',
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or close some',
-  '57014': 'a statement timed out; find what blocks it, or raise the timeout',
+  '57014': 'a statement took too long; find what blocks the statement, or raise statementTimeoutSeconds',
   '55P03':
-    'another session holds the lock; find the transaction that holds it (such as a backup), and try again when it has ended',
-  '25P03': 'it ended an idle transaction; try again',
+    'another session holds a lock that is needed; find its transaction (such as a backup), and try again when it has ended',
+  '25P03': 'it ended a transaction that was idle for too long; try again',
   '25006': 'it is read-only, as a standby is; point the URL at the primary',
   '40P01': 'it stopped the transaction to end a deadlock; try again',
   '53100': 'its disk is full; make room',
@@ -68,8 +103,11 @@ const conditions: readonly (readonly [codes: RegExp, condition: DatabaseConditio
   [/^(?:40|53|55P03$|57014$)/, 'busy'],
 ];
 
-/** Returns the reason why PostgreSQL is unusable, from the error's SQLSTATE or a timeout; otherwise `away`. */
-export function postgresCondition(error: unknown): DatabaseCondition {
+/**
+ * Returns the reason why PostgreSQL is unusable, by the error's SQLSTATE. If the error has no SQLSTATE, or `conditions`
+ * does not contain it, the message decides: `busy` if it mentions a timeout, otherwise `away`.
+ */
+function postgresCondition(error: unknown): DatabaseCondition {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = conditions.find(([codes]) => typeof code === 'string' && codes.test(code));
   if (known !== undefined) return known[1];
@@ -77,11 +115,14 @@ export function postgresCondition(error: unknown): DatabaseCondition {
 }
 
 /**
- * Returns one sentence that tells the operator why PostgreSQL is unusable. The sentence contains only the host and the
- * database of the URL, because the rest can contain a password.
+ * Converts a failure of PostgreSQL. The message is one sentence that tells the operator why PostgreSQL is unusable.
+ * @param place the host and database of the URL, without the rest, which can contain a password
  */
-export function explainPostgresFailure(error: unknown, place: string): string {
-  return `The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`;
+export function postgresFailure(error: unknown, place: string): DatabaseError {
+  return new DatabaseError(`The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`, {
+    cause: error,
+    condition: postgresCondition(error),
+  });
 }
 
 function remedyFor(error: unknown): string {

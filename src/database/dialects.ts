@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { DatabaseError } from './database-error.js';
 import {
   type CreateTableBuilder,
   type Kysely,
@@ -41,7 +43,7 @@ const postgresNow = sql<number>`floor(extract(epoch from statement_timestamp()) 
 
 /**
  * Returns the clock for all processes that share a database. On PostgreSQL this is the server's clock, because the
- * clocks of several machines differ. On SQLite it is the clock of the only process.
+ * clocks of several machines differ. On SQLite it is `processClock`, because all processes run on one machine.
  */
 export function databaseClock<Tables>(database: Kysely<Tables>, processClock: { now(): number }): DatabaseClock {
   return isPostgres(database) ? { now: () => postgresNow } : { now: () => sqlTime(processClock.now()) };
@@ -59,9 +61,10 @@ export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime 
 }
 
 /**
- * Takes a shared lock until the end of the transaction. Several transactions can hold it at once. Call this before the
- * transaction locks rows: the call can wait for `lastSequenceValue`, which takes the lock exclusively, and row locks
- * would block other transactions meanwhile. SQLite needs no lock: a write transaction locks the whole database.
+ * Takes a shared lock until the end of the transaction. Several transactions can hold the lock at once. The call can
+ * wait for `lastSequenceValue`, which takes the same lock exclusively. So call this before the transaction locks rows:
+ * row locks would block other transactions during the wait. SQLite needs no lock: a write transaction locks the whole
+ * database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -69,9 +72,11 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 }
 
 /**
- * Waits until no transaction holds the shared lock, then returns the last number of a column that `addSequence` added.
- * Transactions that take the shared lock later add rows with larger numbers. Returns null on SQLite, where only one
- * transaction writes at a time, so no such number is needed.
+ * Waits until no transaction holds the shared lock. Then returns the last number assigned in a column that
+ * `addSequence` added; 0 if no number was assigned. Rows up to this number are then visible, and transactions that take
+ * the shared lock later add rows with larger numbers. On SQLite, returns null without waiting. Only one transaction
+ * writes at a time there, so rows become visible in the order of their numbers.
+ * @throws DatabaseError if the user of PostgreSQL may not read the sequence; its message has the missing grant
  */
 export async function lastSequenceValue<Tables>(
   database: Kysely<Tables>,
@@ -81,10 +86,22 @@ export async function lastSequenceValue<Tables>(
   if (!isPostgres(database)) return null;
   // The subquery returns its row only once it has the lock, so the sequence is read while the lock is held. One
   // statement is enough, because sequence values do not depend on the statement's snapshot.
-  const { rows } = await sql<{ last: number | null }>`
-    select pg_sequence_last_value(pg_get_serial_sequence(${table}, ${column})::regclass) as last
-    from (select pg_advisory_xact_lock(hashtextextended(${name}, 0)) offset 0) as alone`.execute(database);
-  return rows[0]?.last ?? 0;
+  const { rows } = await sql<{ isReadable: boolean; last: number | null; schema: string; user: string }>`
+    select "isReadable", case when "isReadable" then pg_sequence_last_value(sequence::regclass) end as last,
+      quote_ident(current_schema()) as schema, quote_ident(current_user) as user
+    from (
+      select sequence, has_sequence_privilege(sequence, 'select, usage') as "isReadable",
+        pg_advisory_xact_lock(hashtextextended(${name}, 0))
+      from (select pg_get_serial_sequence(${table}, ${column}) as sequence) as found offset 0
+    ) as alone`.execute(database);
+  const [row] = rows;
+  // Without this right, PostgreSQL 18 returns the same null as for an unused sequence, and lists would be empty.
+  if (row?.isReadable === false) {
+    throw new DatabaseError(
+      `The PostgreSQL user ${row.user} may not read the sequence of ${table}, which lists need. As the owner of the tables, run: grant select on all sequences in schema ${row.schema} to ${row.user}`,
+    );
+  }
+  return row?.last ?? 0;
 }
 
 /**
@@ -94,6 +111,60 @@ export async function lastSequenceValue<Tables>(
 export async function limitLockWait<Tables>(transaction: Kysely<Tables>, milliseconds: number): Promise<void> {
   if (!isPostgres(transaction)) return;
   await sql`select set_config('lock_timeout', ${String(milliseconds)}, true)`.execute(transaction);
+}
+
+/** Maximum wait of one try of `lockTables`, shorter than the default `deadlock_timeout` of PostgreSQL (1 second). */
+const tryMilliseconds = 900;
+/** Pause between two tries of `lockTables`. The requests that waited behind a try run meanwhile. */
+const pauseMilliseconds = 250;
+/** Wait for one table alone, longer than the default `deadlock_timeout` (1 second). */
+const aloneMilliseconds = 2_000;
+/** After this time `lockTables` does not try again. */
+const lastTryMilliseconds = 30_000;
+
+/**
+ * Locks these tables until the end of the transaction, so that no other transaction can read or write them. Requests
+ * lock the same tables in several orders, so a wait can become a deadlock. PostgreSQL would end it by aborting either
+ * transaction. So this function waits only briefly, gives its locks back, and tries again for half a minute. SQLite
+ * needs no lock: a write transaction locks the whole database.
+ * @throws DatabaseError if other transactions hold a table all the time
+ */
+export async function lockTables(transaction: Kysely<unknown>, tables: readonly string[]): Promise<void> {
+  if (!isPostgres(transaction)) return;
+  const lock = sql`lock table ${sql.join(tables.map((table) => sql.table(table)))} in access exclusive mode`;
+  const { rows } = await sql<{ former: string }>`select current_setting('lock_timeout') as former`.execute(transaction);
+  const until = performance.now() + lastTryMilliseconds;
+  await sql`savepoint before_locks`.execute(transaction);
+  for (;;) {
+    try {
+      // The timeout applies to each table, so the waits for all of them add up.
+      await limitLockWait(transaction, Math.floor(tryMilliseconds / tables.length));
+      await lock.execute(transaction);
+      break;
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > until) throw error;
+      await sql`rollback to savepoint before_locks`.execute(transaction);
+    }
+    // PostgreSQL cancels an autovacuum that is in the way, but only after `deadlock_timeout`. A transaction that holds no
+    // other table can wait that long without a deadlock.
+    for (const table of tables) await waitAlone(transaction, table);
+    await pause(pauseMilliseconds);
+  }
+  await sql`release savepoint before_locks`.execute(transaction);
+  await sql`select set_config('lock_timeout', ${rows[0]?.former ?? '0'}, true)`.execute(transaction);
+}
+
+/** Waits for the lock of one table, and gives it back. Needs the savepoint `before_locks`. */
+async function waitAlone(transaction: Kysely<unknown>, table: string): Promise<void> {
+  await limitLockWait(transaction, aloneMilliseconds);
+  await sql`lock table ${sql.table(table)} in access exclusive mode`.execute(transaction).catch((error: unknown) => {
+    if (!isBusy(error)) throw error;
+  });
+  await sql`rollback to savepoint before_locks`.execute(transaction);
+}
+
+function isBusy(error: unknown): boolean {
+  return error instanceof DatabaseError && error.condition === 'busy';
 }
 
 /**
@@ -117,13 +188,13 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
   await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction);
 }
 
-/** The columns of the rows that `givenRows` passes to a statement: the SQL type of each column, by its name. */
+/** SQL types, by column name, of the rows that `givenRows` passes to a statement. */
 export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
 
 /**
- * Builds an SQL table expression with the name `given` and these rows, for use after FROM. The rows are one JSON
- * parameter, so that a statement can add thousands of them although databases limit the number of parameters. Texts
- * must not contain NUL, which PostgreSQL cannot store.
+ * Builds an SQL table expression with the name `given` and these rows, for use after FROM. Databases limit the number
+ * of parameters. So the rows are one JSON parameter, and a statement can use thousands of rows. Texts must not contain
+ * NUL, which PostgreSQL cannot store.
  */
 export function givenRows<Tables>(
   database: Kysely<Tables>,
@@ -141,8 +212,8 @@ export function givenRows<Tables>(
 }
 
 /**
- * Deletes the rows that a query finds. Selects them by their position in the table (`ctid` or `rowid`): if it compared
- * other columns, PostgreSQL could read the whole table.
+ * Deletes the rows that a query finds. The DELETE selects them by their position in the table (`ctid` or `rowid`). If
+ * it compared other columns, PostgreSQL could read the whole table.
  * @param found the part of the query after `FROM table`, such as joins and conditions; it refers to the table as
  *   `found`
  * @returns the number of deleted rows

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import Database from 'libsql';
-import { type DatabaseCondition, DatabaseError } from './database-error.js';
+import type Database from 'libsql';
+import { DatabaseError, sqliteFailureOf } from './database-error.js';
 import {
   type CompiledQuery,
   type DatabaseConnection,
@@ -15,7 +15,7 @@ import {
   SqliteQueryCompiler,
 } from './kysely.js';
 
-/** Maximum wait for the lock of another program. It includes the wait for earlier writes of this process. */
+/** How long a write retries while another program locks the file. The time starts when the write joins the queue. */
 const writeTimeoutMilliseconds = 5000;
 const retryMilliseconds = 20;
 
@@ -51,9 +51,7 @@ class TransactionalSchemaAdapter extends SqliteAdapter {
   }
 }
 
-/**
- * Begins a write transaction. When it has ended, the caller must call the returned function to let the next one begin.
- */
+/** Begins a write transaction. After its end, the caller must call the returned function to let the next one begin. */
 type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
@@ -103,7 +101,7 @@ class LibsqlDriver implements Driver {
 
   /**
    * Begins a write transaction. While another program locks the file, retries until a deadline. Reads and the event
-   * loop run between the attempts. Only the first writer in the queue retries; the others have later deadlines.
+   * loop run between the attempts. Only the first writer in the queue retries, because its deadline is the earliest.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -137,9 +135,9 @@ class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
   readonly #turns: Mutex;
   readonly #begin: Begin;
-  /** Lets the next transaction begin; null outside a transaction. */
+  /** Releases the connection to the next query or transaction; null outside a transaction. */
   #endTurn: (() => void) | null = null;
-  /** The error that made SQLite roll back the transaction, such as a full disk; null without one. */
+  /** The error that made SQLite roll back the transaction, such as a full disk; null if there was none. */
   #failure: Error | null = null;
 
   constructor(database: Database.Database, turns: Mutex, begin: Begin) {
@@ -218,7 +216,10 @@ class LibsqlConnection implements DatabaseConnection {
   }
 }
 
-/** True for writes built with Kysely. Raw statements get no transaction: most pragmas have no effect in one. */
+/**
+ * True for a statement that Kysely's query builder built, except SELECT. Such a statement gets its own transaction. A
+ * raw statement gets none, because some pragmas have no effect in a transaction.
+ */
 function mayWrite({ query }: CompiledQuery): boolean {
   return !SelectQueryNode.is(query) && !RawNode.is(query);
 }
@@ -254,39 +255,20 @@ function runStatement<Row>(
   });
 }
 
-interface Failure {
-  readonly codes: RegExp;
-  readonly condition: DatabaseCondition;
-  readonly remedy: string;
-}
-
-const failures: readonly Failure[] = [
-  {
-    codes: /^SQLITE_(?:BUSY|LOCKED)/,
-    condition: 'busy',
-    remedy: 'it is locked by another program; wait for that program, or stop it',
-  },
-  { codes: /^SQLITE_FULL/, condition: 'full', remedy: 'its disk is full; make room' },
-  { codes: /^SQLITE_READONLY/, condition: 'readOnly', remedy: 'it is read-only; give this user write access' },
-  { codes: /^SQLITE_(?:IOERR|CANTOPEN)/, condition: 'failing', remedy: 'its disk fails; check the disk and its quota' },
-];
-
 /** Converts a failure that an operator can fix to a DatabaseError. Rethrows errors of the statement itself. */
 function withDatabaseErrors<Result>(act: () => Result): Result {
   try {
     return act();
   } catch (error) {
-    const code = error instanceof Database.SqliteError ? error.code : '';
-    const failure = failures.find(({ codes }) => codes.test(code));
-    if (failure === undefined) throw error;
-    const { condition, remedy } = failure;
-    throw new DatabaseError(`The SQLite database cannot be used (${code}): ${remedy}.`, { cause: error, condition });
+    const failure = sqliteFailureOf(error);
+    if (failure === null) throw error;
+    throw failure;
   }
 }
 
 /**
  * Converts a value for libsql, which binds each number as a REAL, cuts a text at a NUL and aborts the process on a
- * boolean. Binds integers as integers, and rejects values that SQLite would return changed.
+ * boolean. Integers become BigInts, which libsql binds as integers. Rejects values that SQLite would return changed.
  */
 function bindable(value: unknown): unknown {
   if (value === null || typeof value === 'bigint' || value instanceof Uint8Array) return value;

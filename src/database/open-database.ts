@@ -8,9 +8,8 @@ import {
   DEFAULT_MIGRATION_LOCK_TABLE,
 } from './kysely.js';
 import { openPostgres, type PoolOptions, requireSessions } from './postgres.js';
-import { openSqlite } from './sqlite.js';
+import { isMissing, openSqlite } from './sqlite.js';
 import { isPostgres, limitLockWait } from './dialects.js';
-import { existsSync } from 'node:fs';
 import pg from 'pg';
 
 /** The location of a database, and its connection pool. */
@@ -48,8 +47,8 @@ const insufficientPrivilege = '42501';
 export type Migrations = Readonly<Record<string, Migration>>;
 
 /**
- * Lock timeout of a migration. Requests queue behind the lock for which a migration waits, so this timeout must be
- * shorter than the statement timeout of requests.
+ * Lock timeout of a migration. While a migration waits for the lock of a table, requests queue behind the migration. So
+ * this timeout is shorter than the default statement timeout of requests.
  */
 const lockWaitMilliseconds = 5000;
 
@@ -131,8 +130,8 @@ async function appliedMigrations<Tables>(database: Kysely<Tables>): Promise<stri
 }
 
 /**
- * Rejects a PostgreSQL database with an encoding other than UTF-8, which cannot store every text, for example an emoji
- * in a name. SQLite always uses Unicode.
+ * Rejects a PostgreSQL database whose encoding is not UTF-8: other encodings cannot store every text, for example an
+ * emoji in a name. SQLite always uses Unicode.
  * @throws DatabaseError
  */
 async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
@@ -147,14 +146,14 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   );
 }
 
-/** Statement timeout of a migration: indexing a large table takes minutes. Starting processes wait for it. */
+/** Statement timeout of a migration and of the wait for another process's migration. A large index takes minutes. */
 const migrationTimeoutSeconds = 3600;
 
 /** Options of a database that is migrated when it is opened. */
 export interface MigratedOptions extends DatabaseOptions {
   /**
-   * The part of the program whose database must exist already; undefined creates a missing one. If the URL is wrong, an
-   * error is better than an empty registry, which would reject every key.
+   * The part of the program whose database must already exist; if undefined, a missing database is created. With a
+   * wrong URL, an error is better than an empty registry, which would reject every key.
    */
   readonly existingOf?: 'registry' | 'services' | undefined;
 }
@@ -184,8 +183,8 @@ export async function openMigrated<Tables>(options: MigratedOptions, migrations:
 }
 
 /**
- * Checks that the program could start with a database. Changes nothing.
- * @throws DatabaseError if it could not start
+ * Checks a database without migrating it. Creates a missing SQLite file if `existingOf` is undefined.
+ * @throws DatabaseError if the program could not start with this database
  */
 export async function checkDatabase(options: MigratedOptions, migrations: Migrations): Promise<void> {
   const missing = requireFile(options);
@@ -205,7 +204,7 @@ export async function checkDatabase(options: MigratedOptions, migrations: Migrat
 function requireFile(options: MigratedOptions): DatabaseError | null {
   const missing = missingDatabase(options);
   const file = sqliteFileOf(options.url);
-  if (missing !== null && file !== null && !existsSync(file)) throw missing;
+  if (missing !== null && file !== null && isMissing(file)) throw missing;
   return missing;
 }
 
@@ -218,7 +217,7 @@ function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | 
       ? `The database ${hostAndDatabaseOf(url)} has no tables of the ${existingOf}`
       : `There is no database ${file}`;
   return new DatabaseError(
-    `${what} (${existingOf}.database.url): for a new installation, pass --create; otherwise, correct the URL. Without --create, nothing is created, so that a wrong URL does not go unnoticed.`,
+    `${what} (${existingOf}.database.url): for a new installation, pass --create (Helm chart: ${existingOf}.createDatabase); otherwise, correct the URL. Without --create, nothing is created, so that a wrong URL does not go unnoticed.`,
   );
 }
 
@@ -227,11 +226,11 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** How long a successful test write is reused: each one flushes the disk, and any client can request `/readyz`. */
+/** How long a successful test write is reused: each write flushes the disk, and any client can request `/readyz`. */
 const writtenMilliseconds = 1000;
 /**
- * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. Writes of
- * requests wait longer, so they can succeed although the probe failed.
+ * Maximum wait of `WriteProbe` for a locked SQLite file. It is shorter than the timeout of the Kubernetes readiness
+ * probe in the Helm chart (3 seconds). Requests wait longer, so their writes can succeed although `WriteProbe` failed.
  */
 const lockedMilliseconds = 1000;
 
@@ -270,14 +269,14 @@ export class WriteProbe {
 
 /**
  * Runs an update that changes no row, to find out whether PostgreSQL accepts writes: after a failover, a standby
- * accepts only reads. If the server rejects it, the connection is closed, so the next one can reach the primary. No
- * migration locks this table.
+ * accepts only reads. If a standby rejects the update, the connection is closed, so that a new one can reach the
+ * primary. No migration locks this table, so the update does not wait for migrations.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);
 }
 
-/** Inserts and deletes a row: only a write shows that the disk has space. On SQLite nothing else uses this table. */
+/** Inserts and deletes a row: only a write shows that the disk has space. Normally, only migrations use this table. */
 async function write(database: Kysely<unknown>): Promise<void> {
   const table = sql.table(DEFAULT_MIGRATION_LOCK_TABLE);
   await database.transaction().execute(async (transaction) => {

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { DatabaseError, explainPostgresFailure, hostAndDatabaseOf, postgresCondition } from './database-error.js';
+import { DatabaseError, hostAndDatabaseOf, postgresFailure } from './database-error.js';
 import { PostgresDialect, type PostgresPool, type PostgresPoolClient } from './kysely.js';
 
 /** Limits of the PostgreSQL connection pool. SQLite ignores them, because it has one local connection. */
@@ -57,7 +57,7 @@ async function limitTimes(client: pg.ClientBase, statementTimeout: number): Prom
 
 type ParserLookup = typeof pg.types.getTypeParser;
 
-/** Returns the parser of a column type. It turns 64-bit integers into numbers, as SQLite does; pg returns strings. */
+/** Returns the parser of a column type. 64-bit integers become numbers, as on SQLite; by default pg returns strings. */
 function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) => unknown {
   if (type === pg.types.builtins.INT8) return safeInteger;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
@@ -75,10 +75,7 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
       try {
         return new PostgresClient(await pool.connect(), place);
       } catch (error) {
-        throw new DatabaseError(explainPostgresFailure(error, place), {
-          cause: error,
-          condition: postgresCondition(error),
-        });
+        throw postgresFailure(error, place);
       }
     },
     end: () => pool.end(),
@@ -128,10 +125,7 @@ class PostgresClient {
     } catch (error) {
       const state = error instanceof pg.DatabaseError ? (error.code ?? '') : null;
       if (isClientFault(error) || (state !== null && !transientStates.test(state))) throw error;
-      const failure = new DatabaseError(explainPostgresFailure(error, this.#place), {
-        cause: error,
-        condition: postgresCondition(error),
-      });
+      const failure = postgresFailure(error, this.#place);
       if (state === null || endsConnection.test(state)) this.#failure = failure;
       throw failure;
     }
@@ -144,8 +138,9 @@ function isClientFault(error: unknown): boolean {
 }
 
 /**
- * After this many comparisons of server process ids without a match, the pooler is assumed not to share connections. A
- * single comparison is not enough: with eight other busy clients, it missed the sharing in one case of four.
+ * Number of comparisons of server process ids that look for a pooler which shares connections between clients. If no
+ * comparison detects sharing, the check passes. A single comparison is not enough: with eight other busy clients, one
+ * comparison in four missed the sharing.
  */
 const comparedConnections = 25;
 
@@ -186,9 +181,7 @@ export async function requireSessions(url: string, pool: PoolOptions): Promise<v
   try {
     await connected(options, (client) => requireOwnServerProcess(client, options));
   } catch (error) {
-    if (error instanceof DatabaseError) throw error;
-    const condition = postgresCondition(error);
-    throw new DatabaseError(explainPostgresFailure(error, place), { cause: error, condition });
+    throw error instanceof DatabaseError ? error : postgresFailure(error, place);
   }
 }
 

@@ -7,8 +7,10 @@ import { createPrivateFile } from './sqlite.js';
 import type { DatabaseOptions } from './open-database.js';
 
 /**
- * An exclusive lock that one process holds while it uses a database. PostgreSQL, or for SQLite the kernel, releases it
- * even after a crash. So a process that gets the lock knows that the previous holder has ended or lost its connection.
+ * A session that can hold an exclusive lock, and that notifies other processes of changes. The lock only shows that its
+ * holder is alive: other processes can use the database meanwhile. The lock is released even after a crash: by
+ * PostgreSQL, or for SQLite by the kernel. So a process that gets the lock knows that the previous holder has released
+ * the lock, ended, or lost its connection.
  */
 export interface DatabaseSession {
   /**
@@ -45,6 +47,8 @@ class PostgresSession implements DatabaseSession {
   readonly #onNotified: () => void;
   #client: pg.Client | null = null;
   #holds = false;
+  /** The call of `hold` in progress. Simultaneous callers share it; otherwise each one would open a connection. */
+  #holding: Promise<boolean> | null = null;
   #failures = 0;
   #failedAt = -Infinity;
   #isClosed = false;
@@ -54,7 +58,11 @@ class PostgresSession implements DatabaseSession {
     this.#onNotified = onNotified;
   }
 
-  async hold(): Promise<boolean> {
+  hold(): Promise<boolean> {
+    return (this.#holding ??= this.#hold().finally(() => (this.#holding = null)));
+  }
+
+  async #hold(): Promise<boolean> {
     if (this.#client === null && performance.now() - this.#failedAt < this.#pause) return false;
     try {
       const client = (this.#client ??= await this.#connect());
@@ -81,13 +89,15 @@ class PostgresSession implements DatabaseSession {
   }
 
   async release(): Promise<void> {
+    // Otherwise the reply to a `hold` in progress would claim the lock that this method has released.
+    while (this.#holding !== null) await this.#holding;
     if (!this.#holds) return;
     this.#holds = false;
     const client = this.#client;
     try {
       await client?.query('select pg_advisory_unlock(hashtextextended($1, 0))', [lockName]);
     } catch {
-      void this.#drop(client); // the server could still hold the lock
+      void this.#drop(client); // closing the connection releases the lock, which the server could still hold
     }
   }
 
@@ -101,7 +111,7 @@ class PostgresSession implements DatabaseSession {
   }
 
   async #connect(): Promise<pg.Client> {
-    if (this.#isClosed) throw new Error('the session is closed');
+    this.#requireOpen();
     const options = {
       connectionString: this.#url,
       application_name: 'merchant-gateway lock',
@@ -118,6 +128,7 @@ class PostgresSession implements DatabaseSession {
         if (processId !== ownId) this.#onNotified();
       });
       await client.query(`${detectVanishedClient}; listen ${channel}`);
+      this.#requireOpen(); // `close` cannot close a connection that is still being opened
       return client;
     } catch (error) {
       await client.end().catch(() => undefined);
@@ -125,9 +136,13 @@ class PostgresSession implements DatabaseSession {
     }
   }
 
+  #requireOpen(): void {
+    if (this.#isClosed) throw new Error('the session is closed');
+  }
+
   /**
-   * Closes the connection, which also releases the lock. Resolves when it is closed, which takes long if the server has
-   * vanished.
+   * Closes the connection, which also releases the lock. Resolves when the connection is closed, which takes long if
+   * the server has vanished.
    */
   #drop(client: pg.Client | null): Promise<void> {
     if (client === null || client !== this.#client) return Promise.resolve();
@@ -173,18 +188,18 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Create the file only if it is missing. `createPrivateFile` opens and closes the file, and when a process closes
-      // a file, the kernel releases all locks that the process has on it.
+      // Create the file only if it is missing, because `createPrivateFile` also closes the file. When a process closes
+      // a file, the kernel releases all locks that the process has on the file.
       if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);
       connection.exec('pragma busy_timeout = 0');
-      connection.exec('pragma journal_mode = memory'); // creates no journal file, because nothing is written
+      connection.exec('pragma journal_mode = memory'); // no journal file is needed, because nothing is written
       connection.exec('begin exclusive');
       if (inode !== null && inode === inodeOf(this.#location)) return { connection, inode };
     } catch {
-      // Another process has the lock, or the file is unusable. The lease (a row with the name of the writing process)
-      // excludes other processes even without the lock.
+      // Another process has the lock, or the file is unusable. Ignore the error: even without the lock, only one
+      // process writes records to the store, namely the process that the lease (a database row) names.
     }
     connection?.close();
     return null;
@@ -213,7 +228,7 @@ const withoutLock: DatabaseSession = {
 
 /**
  * Opens a session for a database that `openDatabase` has opened. The session connects on first use.
- * @param onNotified called when another process reports a change
+ * @param onNotified called when another process notifies this process of a change; never called on SQLite
  */
 export function openSession(
   { url }: Pick<DatabaseOptions, 'url'>,

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import Libsql from 'libsql';
+import { fileProblemOf } from '../config/operator-file.js';
 import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
@@ -26,7 +27,7 @@ function createDirectory(directory: string): void {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
   } catch (error) {
     throw new DatabaseError(
-      `The database directory ${directory} cannot be created: create it yourself, or choose another path.`,
+      `The database directory ${directory} cannot be created (${fileProblemOf(error)}): create it yourself, or choose another path.`,
       { cause: error },
     );
   }
@@ -64,7 +65,17 @@ function explain(error: unknown, location: string): string {
   if (code.startsWith('SQLITE_CORRUPT')) return `The database ${location} is damaged: restore it from a backup.`;
   if (code.startsWith('SQLITE_BUSY'))
     return `The database ${location} is locked by another program: stop that program first.`;
-  return `The database ${location} cannot be opened for writing: check that it is a file and that this user may write to the file and its directory.`;
+  return `The database ${location} cannot be opened for writing (${fileProblemOf(error)}): check that it is a file and that this user may write to the file and its directory.`;
+}
+
+/** Whether a file does not exist. False if this is unknown, because opening the file then reports the reason. */
+export function isMissing(file: string): boolean {
+  try {
+    statSync(file);
+    return false;
+  } catch (error) {
+    return ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+  }
 }
 
 /**
@@ -77,7 +88,9 @@ function explain(error: unknown, location: string): string {
 export function backUpSqlite(source: string, target: string): void {
   const [from, to] = [resolve(source), resolve(target)];
   // Check that the database exists: SQLite would create a missing one, and its empty copy would pass for a backup.
-  if (!existsSync(from)) throw new DatabaseError(`There is no database ${from}: check the configuration.`);
+  if (isMissing(from)) throw new DatabaseError(`There is no database ${from}: check the configuration.`);
+  if (existsSync(from) && statSync(from).isDirectory())
+    throw new DatabaseError(`The database ${from} is a directory: check the configuration.`);
   const directory = dirname(to);
   if (!existsSync(directory)) throw new DatabaseError(`There is no directory ${directory}: create it first.`);
   if (existsSync(to)) throw alreadyExists(to);

@@ -17,7 +17,10 @@ interface BrakedParts {
   readonly usage: UsageCounter | null;
 }
 
-/** Creates the throttle for invalid keys, the rate limit and the overload protection, and registers their metrics. */
+/**
+ * Creates the throttle for invalid keys, the shared log lines, the rate limit and the overload detection, and registers
+ * their metrics.
+ */
 export function createLimiters(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
   const { sharedRate, accessLog: sink, clock, usage } = parts;
   const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;

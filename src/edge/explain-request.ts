@@ -27,17 +27,17 @@ export interface DescribedRequest {
   /** The peer address of the connection. */
   readonly remote: IpAddress;
   readonly tls: boolean;
-  /** Milliseconds since 1970. */
+  /** Time of the request and of the decision on it, in milliseconds since 1970. */
   readonly at: number;
 }
 
 /**
- * The inputs of a decision, apart from the request itself. Throttles, rate limits, logs, traces and overload are
- * excluded, because they depend on the current state of a gateway.
+ * The inputs of a decision, apart from the request itself and its time. Throttles, rate limits, logs, traces and
+ * overload are excluded, because they depend on the current state of a gateway.
  */
 export type DecisionSources = Omit<
   StepSources,
-  'fingerprints' | 'containsKey' | 'traces' | 'throttle' | 'merchantRate' | 'requiredLog' | 'overload'
+  'clock' | 'fingerprints' | 'containsKey' | 'traces' | 'throttle' | 'merchantRate' | 'requiredLog' | 'overload'
 >;
 
 /** The decision on a described request, and how it was reached. */
@@ -47,7 +47,7 @@ export interface Explanation {
   readonly detail: string | null;
   /** The inputs of the access rules; null if the request was rejected before they were known. */
   readonly facts: RequestFacts | null;
-  /** The hops (addresses from the peer to the client) that lead to the client address, starting with the peer. */
+  /** The hops of the request: each address on its path, from the peer to the client address. */
   readonly hops: readonly Hop[];
   /** The configured path of the matching route; null without a match. */
   readonly route: string | null;
@@ -70,8 +70,8 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
   const found = new Findings([]);
   const { code, detail } = await decisionOn(request, found, sources);
   const { facts, match, torListDigest } = found;
-  const keyLookup = facts === null || facts.keyFormat === 'absent' ? null : await lookUpKey(request, found, sources);
-  const isAsked = facts?.keyFormat === 'live' || facts?.keyFormat === 'test';
+  const isWellFormed = facts?.keyFormat === 'live' || facts?.keyFormat === 'test';
+  const keyLookup = isWellFormed ? await lookUpKey(request, found, sources) : null;
   const hops: Hop[] = [];
   resolveClientAddress(remote, request.headers.forwardedFor, sources.trustedProxies, (hop) => hops.push(hop));
   return {
@@ -81,8 +81,8 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
     hops,
     route: match?.route.path ?? null,
     torListDigest,
-    keyLookup: isAsked ? keyLookup : null,
-    rules: facts === null ? [] : explainRules(facts, isAsked ? keyLookup?.credential : undefined),
+    keyLookup,
+    rules: facts === null ? [] : explainRules(facts, keyLookup?.credential),
   };
 }
 
@@ -101,7 +101,8 @@ async function decisionOn(
   sources: DecisionSources,
 ): Promise<{ readonly code: Outcome; readonly detail: string | null }> {
   try {
-    const denial = await runSteps(request, found, { callerIsGone: false }, { ...sources, ...neutralState });
+    const clock = { now: () => request.receivedAt };
+    const denial = await runSteps(request, found, { callerIsGone: false }, { ...sources, ...neutralState, clock });
     if (denial === null) return { code: 'accepted', detail: null };
     return { code: denial, detail: found.facts && reasonOf(denial, found.facts, found.credential, timeText) };
   } catch (error) {

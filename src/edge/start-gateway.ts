@@ -4,7 +4,7 @@ import { planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { CallerIdentity, Clock, GeoIp, SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
+import type { GeoIp, SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
 import type { KeyStore } from '../gateway/key-store.js';
 import type { RecordStats } from '../gateway/record-key-store.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
@@ -16,7 +16,7 @@ import type { Build } from '../telemetry/process-metrics.js';
 import { MerchantCounts } from '../telemetry/request-metrics.js';
 import { createLimiters } from './brakes.js';
 import { drainDelay } from './connections/connections.js';
-import { createManagement, type Health } from './observe/management.js';
+import { createManagement, type Health, type PublishedKeys } from './observe/management.js';
 import { openMetrics, showExposedKeys, showLoad, showTls, showUsage } from './observe/open-metrics.js';
 import { Readiness } from './observe/readiness.js';
 import { RequestLog } from './observe/request-log.js';
@@ -24,7 +24,7 @@ import { type UsagePort, UsageSender } from './observe/usage-sender.js';
 import { BodyBuffers } from './proxy/body-buffers.js';
 import { createRouteTable } from './request/routes.js';
 import { listen, type ListenAddress } from './server/listen.js';
-import { createListener, type Listener } from './server/listener.js';
+import { createListener, type Listener, type ListenerOptions } from './server/listener.js';
 import { openTls, type OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from '../tls/tls-reload.js';
 import { WarmUp, type WarmUpEnd } from './warm-up.js';
@@ -32,9 +32,9 @@ import { readOperatorFile } from '../config/operator-file.js';
 import { Upstream } from './proxy/upstream.js';
 
 /** Dependencies of the gateway other than its configuration. */
-export interface GatewayPorts {
+export interface GatewayPorts extends Pick<ListenerOptions, 'identity' | 'publicApi' | 'clock'> {
   readonly keyStore: KeyStore;
-  /** Metrics of the cache of key and merchant records; null without a cache. */
+  /** Returns the metrics of the cache of key and merchant records; null without a cache. */
   readonly recordCache: () => RecordStats | null;
   readonly torExits: TorExits;
   /** Look-ups in the GeoIP databases; null without databases. */
@@ -44,11 +44,8 @@ export interface GatewayPorts {
    */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** The signer of assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
-  readonly identity: CallerIdentity | null;
-  /** The OpenAPI description of the merchant API, as JSON. */
-  readonly publicApi: string;
-  readonly clock: Clock;
+  /** Public keys for upstreams before the gateway signs with any key; null or omitted if there are no such keys. */
+  readonly publishedKeys?: PublishedKeys | null;
   readonly accessLog: LineSink;
   /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */
   readonly logSecret: LogSecret;
@@ -88,7 +85,7 @@ export interface RunningGateway {
   /**
    * Shuts the gateway down. During the drain delay, it reports not ready and closes each connection after its next
    * response. Then it rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
-   * @param delayed resolves at the end of the drain delay
+   * @param delayed resolves at the end of the drain delay; if omitted, the configured delay applies
    */
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
@@ -97,9 +94,9 @@ export interface RunningGateway {
 const graceMilliseconds = 2_000;
 
 /**
- * Starts the gateway's listeners. Closes the dependencies in `ports` if the start fails.
- * @param onWarm called at the end of the warm-up (requests of the gateway to itself, so that V8 compiles the code).
- *   Until then, the gateway is not ready. Null to skip the warm-up.
+ * Starts the gateway's listeners. Closes the dependencies in `ports` if the start fails. The gateway is not ready
+ * before the end of its warm-up, in which it sends requests to itself, so that V8 compiles the code.
+ * @param onWarm called at the end of the warm-up; null to skip the warm-up
  * @throws OperatorError for an unusable certificate, address or port
  */
 export async function startGateway(
@@ -186,7 +183,7 @@ export async function startGateway(
     warnings: readiness.warnings(),
     details: { torExits: ports.torExits.status(), records: ports.recordCache()?.preload },
   });
-  const healthApp = createManagement({ health, metrics, identity: ports.identity });
+  const healthApp = createManagement({ health, metrics, keys: ports.identity ?? ports.publishedKeys ?? null });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
     const all = [...listeners.values()].map(({ connections }) => connections);
@@ -198,7 +195,7 @@ export async function startGateway(
     stopWatching();
     await healthApp.close(); // last, so that health checks work during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await setImmediate(); // by then, the last responses have closed and their lines are in the log
+    await setImmediate(); // by then, the last responses have closed, and the request log has recorded them
     await requestLog.settled();
     await sender?.close(graceMilliseconds);
     await closePorts(ports);
@@ -240,7 +237,7 @@ export async function startGateway(
   }
 }
 
-/** Closes the dependencies once no request uses them. Closing also flushes logs and traces. */
+/** Closes the dependencies. Called when no request uses them any more. Closing also flushes logs and traces. */
 async function closePorts(ports: GatewayPorts): Promise<void> {
   const { geoIp, accessLog, traces, torExits, sharedRate, keyStore, selfCheck, usage } = ports;
   geoIp?.close();
@@ -261,11 +258,11 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
 
 const maxPemBytes = 1024 * 1024;
 /**
- * How long an upstream connection rests (is not reused) after a response. A stray (duplicate or late) response most
- * likely arrives during the rest, and closes the connection. Without the rest, it would be taken for the response to
- * the next request, and each later request would get the response to the one before. Under load, a connection rests
- * only about as long as a response takes. Then a stray response can reach one wrong request. But this request's own
- * response arrives during the next rest, and closes the connection.
+ * How long an upstream connection rests (is not reused) after a response, in milliseconds. A stray (duplicate or late)
+ * response most likely arrives during the rest, and closes the connection. Without the rest, the next request would get
+ * the stray response, and each later request would get the response to the request before it.
+ * Under load, a connection rests only about as long as a response takes, so one request can get a stray response. But
+ * that request's own response then arrives during the next rest, and closes the connection.
  */
 const restMilliseconds = 100;
 

@@ -28,12 +28,12 @@ export interface WarmUpOptions {
   readonly clock: Clock;
 }
 
-/** Called at the end of a warm-up, with the number of requests and the failure. The failure is null after a success. */
+/** Called after a warm-up with its number of requests. The failure is null after a success, a timeout or a stop. */
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
 /**
- * The address of the warm-up's own listener. Worker processes share the gateway's ports, but each has a port of its own
- * here, so that its warm-up requests reach itself.
+ * The address of the warm-up's own listener. Worker processes share the gateway's ports. On this address, each process
+ * has a port of its own, so its warm-up requests reach the process itself and no other worker.
  */
 const host = '127.0.0.1';
 const name = 'warm-up';
@@ -111,7 +111,7 @@ export class WarmUp {
     }
   }
 
-  /** Sends requests one after the other until `mostRequests` is reached. */
+  /** Sends requests one by one, until `signal` aborts or all calls of this method have together sent `mostRequests`. */
   async #ask(caller: Pool, url: URL, key: string, signal: AbortSignal): Promise<void> {
     const unknown = generateApiKey(this.#options.environment);
     const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };

@@ -2,57 +2,54 @@ import { digestBytes } from './merkle-tree.js';
 import { InvalidNote, isSignedBy, keyText, type NoteKey, type NoteSigner, parseKey, parseNote } from './signed-note.js';
 
 /**
- * Why a checkpoint was signed: a run (the lines of one gateway process) began, the interval between checkpoints passed,
- * or the run ended.
+ * Why a checkpoint was signed. `start`: a run began. `periodic`: the interval between checkpoints passed. `end`: the
+ * run ended. A run is the hash chain of one gateway process, or of one file of that process.
  */
 type CheckpointOccasion = 'start' | 'periodic' | 'end';
 
-/** The last line of a run. A run is the hash chain of one gateway process, or of one file of that process. */
+/** The last line of a run. */
 export interface RunEnd {
   readonly run: string;
-  /** The number of lines of the run (log of one process), which is also the number of its last line. */
+  /** How many lines the run has. Lines are numbered from 1, so the last line has this number. */
   readonly size: number;
   readonly hash: Buffer;
 }
 
-/** A signed statement about a run (log of one process): the number of its lines so far, and their Merkle root. */
+/** A signed statement about a run: the number of its lines so far, and their Merkle root. */
 export interface Checkpoint {
   /** The name of the instance key, the long-lived signing key of a gateway. */
   readonly name: string;
-  /**
-   * The id of the run (the lines of one gateway process). Each of its lines contains the id as `service.ephemeral_id`.
-   */
+  /** The id of the run. Each line of the run contains this id as `service.ephemeral_id`. */
   readonly run: string;
-  /** How many lines of the run (log of one process) the checkpoint covers, from the first line on. */
+  /** How many lines of the run the checkpoint covers, from the first line on. */
   readonly size: number;
   /** The root of the Merkle tree over the hashes of the covered lines. */
   readonly root: Buffer;
   readonly occasion: CheckpointOccasion;
   /** When the checkpoint was signed, by the gateway's clock, in milliseconds since 1970. */
   readonly at: number;
-  /**
-   * The last line of the log before this run (log of one process or file); null if the log was empty. Only in a start
-   * checkpoint.
-   */
+  /** The last line of the previous run; null if the log was empty before this run. Only in a start checkpoint. */
   readonly previous?: RunEnd | null | undefined;
-  /** The id of the run (hash chain) in the next file. Only in the end checkpoint of a rotated file. */
+  /** The id of the run in the next file. Only in the end checkpoint of a rotated file. */
   readonly next?: string | undefined;
 }
 
-/**
- * A parsed checkpoint, with the public run key. A run key exists only for one run (the lines of one gateway process).
- */
+/** A parsed checkpoint, with the public key of its run. Each run has a key of its own. */
 export interface ReadCheckpoint extends Checkpoint {
   readonly runKey: NoteKey;
 }
 
-const runForm = /^[0-9A-HJKMNP-TV-Z]{26}$/;
-const sizeForm = /^[1-9]\d{0,14}$/;
+/** Regular expression of a run id: a ULID, whose digits are those of Crockford's base 32. */
+export const runPattern = '[0-9A-HJKMNP-TV-Z]{26}';
+/** Regular expression of a number of log lines, which is also the number of the last line. */
+export const sizePattern = '[1-9]\\d{0,14}';
+const runForm = new RegExp(`^${runPattern}$`);
+const sizeForm = new RegExp(`^${sizePattern}$`);
 const occasionForm = /^(start|periodic|end) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/;
 
 /**
- * Signs a checkpoint with two keys: the instance key, stored in a file, and the run key, which exists only in memory,
- * until the run (log of one process or file) ends. A thief of the instance key therefore cannot sign for ended runs.
+ * Signs a checkpoint with two keys. The instance key is stored in a file. The run key exists only in memory, and only
+ * until the run ends. A thief of the instance key therefore cannot sign for ended runs.
  * @returns a C2SP tlog-checkpoint as a signed note
  */
 export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run: NoteSigner): string {
@@ -60,10 +57,7 @@ export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run
   return `${text}\n${instance.lineFor(text)}${run.lineFor(text)}`;
 }
 
-/**
- * Thrown if the instance key (the gateway's long-lived key) signed a checkpoint, but the run key, which exists only for
- * the log of one process, did not.
- */
+/** Thrown if a checkpoint has a valid signature of the instance key, but no valid signature of the run key. */
 export class NotSignedByRun extends InvalidNote {
   constructor(
     readonly instance: NoteKey,
@@ -76,8 +70,7 @@ export class NotSignedByRun extends InvalidNote {
 }
 
 /**
- * Parses a checkpoint and verifies both signatures: of the instance key (of the gateway) and of the run key (of the
- * process).
+ * Parses a checkpoint and verifies its two signatures: one of the instance key, one of the run key.
  * @throws InvalidNote, NotSignedByRun
  */
 export function readCheckpoint(note: string, instances: readonly NoteKey[]): ReadCheckpoint {
@@ -89,7 +82,7 @@ export function readCheckpoint(note: string, instances: readonly NoteKey[]): Rea
   return checkpoint;
 }
 
-/** Returns the name of the run key (which exists for the log of one process), as it appears in the signature lines. */
+/** Returns the name of a run key, as it appears in the signature lines. */
 export function runKeyName(name: string, run: string): string {
   return `${name}/${run}`;
 }
@@ -118,7 +111,7 @@ function parseText(text: string): ReadCheckpoint {
   const [, occasion, time = ''] = occasionForm.exec(when) ?? [];
   if (slash <= 0 || !runForm.test(run))
     throw new InvalidNote('the first line of the checkpoint must be LOG_NAME/RUN_ID');
-  if (!sizeForm.test(size)) throw new InvalidNote('the number of log lines must be a decimal number');
+  if (!sizeForm.test(size)) throw new InvalidNote('the second line of the checkpoint must be the number of log lines');
   if (occasion === undefined || Number.isNaN(Date.parse(time)))
     throw new InvalidNote(
       'the fourth line of the checkpoint must be OCCASION TIME, where OCCASION is start, periodic or end',
@@ -126,7 +119,7 @@ function parseText(text: string): ReadCheckpoint {
   const previous = occasion === 'start' ? parsePrevious(take(more, 'previous ')) : undefined;
   const next = occasion === 'end' ? take(more, 'next ') : undefined;
   const runKey = parseKey(take(more, 'key ') ?? '');
-  if (more.length > 0) throw new InvalidNote('expected no line after the public key of the run');
+  if (more.length > 0) throw new InvalidNote('the checkpoint has an unknown line after the public key of the run');
   if (runKey.name !== origin) throw new InvalidNote('the run key in the checkpoint belongs to another run');
   if (next !== undefined && !runForm.test(next))
     throw new InvalidNote('the line "next" of the checkpoint must contain the id of the next run');
@@ -136,7 +129,10 @@ function parseText(text: string): ReadCheckpoint {
   };
 }
 
-/** Removes the first line if it begins with `head`, and returns the rest of that line; otherwise returns undefined. */
+/**
+ * If the first line begins with `head`, removes the line from `lines` and returns its text after `head`. Otherwise
+ * returns undefined.
+ */
 function take(lines: string[], head: string): string | undefined {
   return lines[0]?.startsWith(head) === true ? lines.shift()?.slice(head.length) : undefined;
 }
@@ -153,6 +149,6 @@ function parsePrevious(text: string | undefined): RunEnd | null {
 export function parseDigest(text: string): Buffer {
   const bytes = Buffer.from(text, 'base64');
   if (bytes.length !== digestBytes || bytes.toString('base64') !== text)
-    throw new InvalidNote('expected a SHA-256 hash in base64');
+    throw new InvalidNote('one of the hashes is not a SHA-256 hash in base64');
   return bytes;
 }

@@ -20,8 +20,6 @@ export interface ChainHead {
 /** The head of an empty chain. */
 export const chainStart: ChainHead = { position: 0, hash: '0'.repeat(64) };
 
-const hashForm = /^[0-9a-f]{64}$/;
-
 /** Returns the hash of an event. It covers the previous hash, and so all events before this one. */
 export function eventHash(previous: string, content: string): string {
   return hash('sha256', `${previous}\n${content}`, 'hex');
@@ -30,26 +28,50 @@ export function eventHash(previous: string, content: string): string {
 /**
  * What a signed note states: the head of the chain (`events`), or the last event that retention deleted
  * (`events/pruned`). Each of these two kinds has its own origin (first line). Otherwise an old signed head could pass
- * as evidence that retention deleted the events before it.
+ * as evidence that retention deleted all events up to that head.
  */
 export type ChainNote = 'events' | 'events/pruned';
 
 /** Signs a position and hash of the chain as a note whose first line is `<name>/events` or `<name>/events/pruned`. */
-export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner, about: ChainNote = 'events'): string {
-  const text = `${signer.key.name}/${about}\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
+export function signChainHead(head: ChainHead, signer: NoteSigner, about: ChainNote = 'events'): string {
+  const text = headText(signer.key.name, head, about);
   return `${text}\n${signer.lineFor(text)}`;
 }
 
-/** Parses a signed position and hash of the chain, and verifies the signature. @throws InvalidNote */
-export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'events'): ChainHead {
-  const signed = parseNote(note);
-  if (!isSignedBy(signed, key)) throw new InvalidNote('no signature matches the given key');
-  const [origin, size = '', root = '', ...more] = signed.text.slice(0, -1).split('\n');
-  const hash = Buffer.from(root, 'base64').toString('hex');
-  const isWhole = more.length === 0 && /^(?:0|[1-9]\d{0,14})$/.test(size) && hashForm.test(hash);
-  if (origin !== `${key.name}/${about}` || !isWhole)
-    throw new InvalidNote('expected the signed position and hash of an event in the hash chain');
-  return { position: Number(size), hash };
+function headText(name: string, { position, hash }: ChainHead, about: ChainNote): string {
+  return `${name}/${about}\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
+}
+
+/**
+ * What a note proves about a position and hash of the chain.
+ * - `signed`: a given key signed them.
+ * - `unknown-key`: the note states them, but names a key that was not given. It proves nothing.
+ * - `forged`: the note is malformed, states something else, or has an invalid signature of a given key.
+ */
+export type HeadSignature = 'signed' | 'unknown-key' | 'forged';
+
+/**
+ * Judges a note about a position and hash of the chain.
+ * @param keys the registry's public keys with the purpose `note`: the current key and keys that were replaced
+ */
+export function headSignatureOf(
+  note: string,
+  head: ChainHead,
+  keys: readonly NoteKey[],
+  about: ChainNote = 'events',
+): HeadSignature {
+  try {
+    const signed = parseNote(note);
+    // The id alone selects the key. Otherwise a forger could change only the name, so that the key seems unknown.
+    const key = keys.find(({ id }) => signed.signatures.some((signature) => signature.id.equals(id)));
+    const name = key?.name ?? signed.signatures[0]?.name ?? '';
+    if (signed.text !== headText(name, head, about)) return 'forged';
+    if (key === undefined) return 'unknown-key';
+    return isSignedBy(signed, key) ? 'signed' : 'forged';
+  } catch (error) {
+    if (error instanceof InvalidNote) return 'forged';
+    throw error;
+  }
 }
 
 /**
@@ -58,14 +80,22 @@ export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'ev
  * - `removed`: an event is missing.
  * - `reordered`: an event was moved to another position.
  * - `added`: an event is stored, but is not part of the hash chain.
+ * - `added-removed`: an event is missing that was not part of the hash chain, and that somebody had examined.
  * - `forged-signature`: a stored signature is invalid, or is for another position of the chain.
  * - `unsigned-deletion`: no signature confirms that retention deleted the events up to this one.
  * - `rolled-back`: an earlier checkpoint names an event that is no longer in the trail.
  */
 export type ChainFault =
-  'changed' | 'removed' | 'reordered' | 'added' | 'rolled-back' | 'forged-signature' | 'unsigned-deletion';
+  | 'changed'
+  | 'removed'
+  | 'reordered'
+  | 'added'
+  | 'added-removed'
+  | 'rolled-back'
+  | 'forged-signature'
+  | 'unsigned-deletion';
 
-/** A fault of the audit trail, with the position and the number (`seq`) of the event; `seq` is null if unknown. */
+/** A fault of the audit trail: the event's position in the chain, and its sequence number (null if unknown). */
 export interface ChainFinding {
   readonly fault: ChainFault;
   readonly position: number;
@@ -91,17 +121,23 @@ export class ChainCheck {
   readonly findings: ChainFinding[] = [];
   #head: ChainHead;
   #seq = 0;
-  /** Number of faults. `findings` stores only the first ones. */
+  /** The number of all faults. `findings` contains only the first 1000 faults. */
   faults = 0;
 
   constructor({ from, checkpoints }: ChainCheckOptions) {
     this.#head = from;
     this.#checkpoints = new Map(checkpoints.map(({ position, hash }) => [position, hash]));
-    for (const [position] of this.#checkpoints) if (position < from.position) this.#checkpoints.delete(position);
+    this.continueAfter(from);
+  }
+
+  /** Continues after the last event that retention has deleted since the verification began. Keeps all findings. */
+  continueAfter(pruned: ChainHead): void {
+    this.#head = pruned;
+    for (const [position] of this.#checkpoints) if (position < pruned.position) this.#checkpoints.delete(position);
     this.#compareWithCheckpoint(null);
   }
 
-  /** The position and hash of the last event that was verified. */
+  /** The position and hash of the last event that was added; `from` if no event was added yet. */
   get head(): ChainHead {
     return this.#head;
   }
@@ -123,10 +159,15 @@ export class ChainCheck {
   }
 
   /**
-   * Reports all events that are stored but are not part of the hash chain. They become one finding together.
-   * @param seq the number of the first of these events
+   * Reports events that are stored but are not part of the hash chain, unless somebody has examined exactly this number
+   * of events. Together they become one finding, but each event counts as a fault.
+   * @param seq the sequence number of the first of these events; null if there is none
+   * @param count how many such events are stored
+   * @param examined how many of them somebody has examined
    */
-  addUnchained(seq: number, count: number): void {
+  addUnchained(seq: number | null, count: number, examined: number): void {
+    if (count < examined) this.#report('added-removed', this.#head.position, null);
+    if (count <= examined) return;
     this.#report('added', this.#head.position, seq);
     this.faults += count - 1;
   }

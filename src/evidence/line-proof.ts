@@ -20,7 +20,7 @@ export interface LineProof {
 const firstLine = 'c2sp.org/tlog-proof@v1';
 const hashDigits = 64;
 const mostPathHashes = 63;
-/** Maximum length of a proof's text in characters. The proof of even the longest possible line is much shorter. */
+/** Maximum length of a proof's text in characters. The proof of the longest line of a gateway is much shorter. */
 const mostProofBytes = 1_048_576;
 const extraForm = /^extra ([A-Za-z0-9+/]+={0,2})$/;
 const indexForm = /^index (0|[1-9]\d{0,14})$/;
@@ -34,16 +34,19 @@ export function proofText({ previous, line, index, path, note }: LineProof): str
 
 /** Parses the text of a proof, but does not verify it. @throws InvalidNote */
 export function parseProof(text: string): LineProof {
-  if (text.length > mostProofBytes) throw new InvalidNote(`expected a proof of at most ${mostProofBytes} bytes`);
+  if (text.length > mostProofBytes) throw new InvalidNote(`the proof is longer than ${mostProofBytes} bytes`);
   const end = text.indexOf('\n\n');
   const [first, extra = '', at = '', ...path] = text.slice(0, Math.max(0, end)).split('\n');
-  if (first !== firstLine) throw new InvalidNote(`expected ${firstLine} in the first line`);
+  if (first !== firstLine) throw new InvalidNote(`the first line of the proof is not ${firstLine}`);
   const [, encoded = ''] = extraForm.exec(extra) ?? [];
   const [, index = ''] = indexForm.exec(at) ?? [];
   const entry = Buffer.from(encoded, 'base64');
-  if (entry.length <= hashDigits) throw new InvalidNote('expected the hash of the previous line, followed by the line');
-  if (index === '' || path.length > mostPathHashes)
-    throw new InvalidNote(`expected the index of the line and an inclusion proof of at most ${mostPathHashes} hashes`);
+  if (entry.length <= hashDigits)
+    throw new InvalidNote(
+      'the line "extra" of the proof must contain the hash of the previous log line and the log line',
+    );
+  if (index === '') throw new InvalidNote('the third line of the proof must be "index" and the index of the log line');
+  if (path.length > mostPathHashes) throw new InvalidNote(`the proof has more than ${mostPathHashes} hashes`);
   return {
     previous: entry.toString('latin1', 0, hashDigits),
     line: entry.subarray(hashDigits),

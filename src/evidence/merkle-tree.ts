@@ -4,7 +4,7 @@ import { hash } from 'node:crypto';
 export const digestBytes = 32;
 
 const hexDigits = 2 * digestBytes;
-/** Offset of the line in the hashed bytes: a zero byte and the hash of the previous line precede it. */
+/** Offset of the line in the hashed bytes: a zero byte and the hash of the previous line come first. */
 const textStart = 1 + hexDigits;
 /** Maximum number of UTF-8 bytes for one UTF-16 code unit. */
 const bytesPerCharacter = 3;
@@ -13,8 +13,9 @@ const node = Buffer.alloc(1 + 2 * digestBytes);
 node[0] = 0x01;
 
 /**
- * Returns the leaf hash of a line (RFC 6962, section 2.1) in lower-case hex. Uses one buffer for all lines. A log has
- * millions of lines, and creating a Hash object for each line takes as long as hashing the line.
+ * Returns the leaf hash of a line (RFC 6962, section 2.1) in lower-case hex. A log has millions of lines, and creating
+ * a Hash object for each line takes as long as hashing the line. So this function creates no Hash object, and uses one
+ * buffer for all lines.
  * @param previous the hash of the previous line, 64 hex digits
  * @param text the line without its last 76 bytes, which contain its own hash
  */
@@ -142,8 +143,8 @@ export class MerkleRange {
 }
 
 /**
- * How a tree has grown: its leaves at the previous snapshot, and the leaves added since then. A snapshot is a call of
- * `takeGrowth`.
+ * How a tree has grown since the previous call of `takeGrowth`: the leaves at that call, and the leaves added since
+ * then.
  */
 export interface TreeGrowth {
   readonly before: MerkleRange;
@@ -207,7 +208,7 @@ export class MerkleTree {
     return Buffer.from(all.rootOf({ from: 0, to: all.to }), 'hex');
   }
 
-  /** Returns how the tree has grown since the previous call, and starts a new snapshot. */
+  /** Returns how the tree has grown since the previous call. The next call compares with the tree as it is now. */
   takeGrowth(): TreeGrowth {
     this.#hashPending();
     const growth = { before: this.#before, added: this.#added };

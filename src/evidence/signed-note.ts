@@ -20,12 +20,12 @@ export class InvalidNote extends Error {
 const noteName = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
 /**
- * What a key signs: notes, or receipts. A receipt (c2sp.org/tlog-cosignature) is the signature of a witness (another
- * server) that it saw a note at a given time.
+ * What a key signs: notes, or receipts. A receipt (c2sp.org/tlog-cosignature) states that its signer saw a note at a
+ * given time. The signer of receipts is a server called the witness.
  */
 export type KeyPurpose = 'note' | 'receipt';
 
-/** The public key of a signer, with its name. */
+/** The public key of a signer, with the name of the key. */
 export interface NoteKey {
   readonly name: string;
   readonly purpose: KeyPurpose;
@@ -91,9 +91,9 @@ export class NoteSigner {
     try {
       key = createPrivateKey(pem);
     } catch {
-      throw new InvalidNote('expected a private key in PEM');
+      throw new InvalidNote('the file is not an unencrypted private key in PEM format');
     }
-    if (key.asymmetricKeyType !== 'ed25519') throw new InvalidNote('expected an Ed25519 private key');
+    if (key.asymmetricKeyType !== 'ed25519') throw new InvalidNote('the private key is not an Ed25519 key');
     return new NoteSigner(name, key);
   }
 
@@ -130,7 +130,7 @@ export function keyText({ name, purpose, id, bytes }: NoteKey): string {
   return `${name}+${id.toString('hex')}+${Buffer.concat([Buffer.of(types[purpose]), bytes]).toString('base64')}`;
 }
 
-/** Returns the same public key with another purpose. The purpose is a part of the key's id. */
+/** Returns the same public key with another purpose, and so with another id, because the id covers the purpose. */
 export function forPurpose({ name, publicKey }: NoteKey, purpose: KeyPurpose): NoteKey {
   return keyOf(name, purpose, publicKey);
 }
@@ -150,11 +150,11 @@ export function parseKey(text: string): NoteKey {
 function readKey(text: string): NoteKey {
   const [, name = '', id = '', encoded = ''] = keyForm.exec(text) ?? [];
   if (!noteName.test(name))
-    throw new InvalidNote('expected a public key in the form NAME+ID+BASE64, such as gw.example/a+1a2b3c4d+AZl/xNyt…');
+    throw new InvalidNote('the public key is not of the form NAME+ID+BASE64, such as gw.example/a+1a2b3c4d+AZl/xNyt…');
   const bytes = Buffer.from(encoded, 'base64');
   const purpose = bytes[0] === types.note ? 'note' : 'receipt';
   if (bytes.length !== 1 + keyBytes || bytes[0] !== types[purpose])
-    throw new InvalidNote('expected an Ed25519 public key');
+    throw new InvalidNote('the public key is not an Ed25519 key');
   const key = keyOf(
     name,
     purpose,
@@ -169,16 +169,18 @@ function readKey(text: string): NoteKey {
 
 /** Parses a signed note, but does not verify its signatures. @throws InvalidNote */
 export function parseNote(note: string): SignedNote {
-  if (note.length > mostNoteBytes) throw new InvalidNote(`expected a note of at most ${mostNoteBytes} bytes`);
+  if (note.length > mostNoteBytes) throw new InvalidNote(`the signed note is longer than ${mostNoteBytes} bytes`);
   const end = note.lastIndexOf('\n\n');
-  if (end <= 0 || !note.endsWith('\n')) throw new InvalidNote('expected a text, an empty line and signatures');
+  if (end <= 0 || !note.endsWith('\n'))
+    throw new InvalidNote('the signed note is not a text, an empty line and signatures: it may be truncated');
   const signatures = note
     .slice(end + '\n\n'.length, -1)
     .split('\n')
     .map((line): NoteSignature => {
       const [, name = '', encoded = ''] = signatureForm.exec(line) ?? [];
       const bytes = Buffer.from(encoded, 'base64');
-      if (bytes.length <= idBytes) throw new InvalidNote('expected a signature in each line after the empty line');
+      if (bytes.length <= idBytes)
+        throw new InvalidNote('a line after the empty line of the signed note is not a signature');
       return { name, id: bytes.subarray(0, idBytes), signature: bytes.subarray(idBytes) };
     });
   return { text: note.slice(0, end + 1), signatures };
@@ -194,8 +196,8 @@ export function isSignedBy(note: SignedNote, key: NoteKey): boolean {
 }
 
 /**
- * Returns the time at which a witness (the registry) saw a note, in milliseconds since 1970. Null if the note has no
- * valid receipt (the witness's signature with a time) of this key.
+ * Returns the time in a receipt of this key: when the witness saw the note, in milliseconds since 1970. Null if the
+ * note has no valid receipt of this key.
  */
 export function receiptTimeOf(note: SignedNote, key: NoteKey): number | null {
   if (key.purpose !== 'receipt') return null;

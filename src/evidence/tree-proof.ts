@@ -1,8 +1,8 @@
 import { type LeafRange, MerkleTree, nodeHash, type TreeGrowth } from './merkle-tree.js';
 
 /**
- * Returns the index of the leaf at which RFC 6962 splits a range of leaves. The number of leaves on its left is the
- * largest power of two below the number of all leaves in the range.
+ * Returns the index at which RFC 6962 splits a range of leaves in two: the first leaf of the right part. The size of
+ * the left part is the largest power of two below the size of the whole range.
  */
 function middleOf({ from, to }: LeafRange): number {
   let half = 1;
@@ -22,7 +22,7 @@ function rangesOfPath(index: number, { from, to }: LeafRange): LeafRange[] {
     : [...rangesOfPath(index, { from: middle, to }), { from, to: middle }];
 }
 
-/** Builds the inclusion proof of one leaf. Reads all leaves of the tree once, in order. */
+/** Builds the inclusion proof of one leaf. Needs all leaves of the tree, one by one, in order. */
 export class InclusionPath {
   readonly #index: number;
   readonly #parts: readonly { readonly range: LeafRange; readonly tree: MerkleTree }[];
@@ -45,7 +45,7 @@ export class InclusionPath {
     this.#parts.find(({ range: { from, to } }) => from <= index && index < to)?.tree.append(leaf);
   }
 
-  /** Returns the hashes of the proof, from the leaf to the root. Call it after the last leaf. */
+  /** Returns the hashes of the proof, from the leaf to the root. Call this method after `take` got the last leaf. */
   hashes(): Buffer[] {
     return this.#parts.map(({ tree }) => tree.root());
   }
@@ -72,10 +72,9 @@ export function rootOfPath(index: number, size: number, leaf: string, path: read
 }
 
 /**
- * Returns the leaf ranges whose roots form the consistency proof between the tree of the first `older` leaves and the
- * newer tree (RFC 6962, section 2.1.2).
- * @param isKnown whether the verifier already knows the root over the older leaves in this range; the proof then omits
- *   it
+ * Returns the leaf ranges whose roots form the consistency proof (RFC 6962, section 2.1.2) between two trees. The older
+ * tree has the first `older` leaves of the newer tree. The proof omits a root that the verifier knows.
+ * @param isKnown whether the verifier knows the root over the older leaves in this range
  */
 function rangesOfGrowth(older: number, { from, to }: LeafRange, isKnown: boolean): LeafRange[] {
   if (older === to) return isKnown ? [] : [{ from, to }];

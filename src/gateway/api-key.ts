@@ -22,11 +22,10 @@ export function pepperOf(bytes: Buffer): Pepper {
 }
 
 /**
- * Returns the lookup id, under which a key store stores a key: the hex SHA-256 of the key, or its HMAC-SHA-256 if there
- * is a pepper. A slow password hash would only slow down the gateway: a key has 256 random bits, so it cannot be
- * guessed.
- * @param key the key, with one character per byte (latin1), as Node decodes headers; imported keys can contain
- * non-ASCII characters
+ * Returns the lookup id of a key. A key store stores the record of the key under this id. The id is the hex SHA-256 of
+ * the key, or, if there is a pepper, the HMAC-SHA-256 of the key. A slow password hash would only slow down the
+ * gateway: a key has 256 random bits, so it cannot be guessed. Imported keys can contain non-ASCII characters.
+ * @param key the key as Node decodes headers: one character per byte (latin1)
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {
   if (pepper !== null) return createHmac('sha256', pepper).update(key, 'latin1').digest('hex');
@@ -42,11 +41,6 @@ export function generateApiKey(environment: Environment, random: (size: number) 
 const generatedForm = new RegExp(
   `^(?:${Object.values(keyPrefixes).join('|')})[0-9A-Za-z]{${secretLength + checksumLength}}$`,
 );
-
-/** Whether a text is a key with a valid checksum in the format of `generateApiKey`. */
-export function isGeneratedApiKey(text: string): boolean {
-  return checksumIn(text) === 'right';
-}
 
 /**
  * Verifies the checksum of a key. Returns `none` if the key does not have the format of `generateApiKey`, for example

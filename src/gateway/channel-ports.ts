@@ -9,9 +9,9 @@ export interface GatewayMessage {
 }
 
 /**
- * Sends messages from a gateway to the registry and returns the replies. An HMAC authenticates each message, with the
- * secret that the registry also uses to seal (authenticate) records. Messages and replies can be lost. The sender
- * repeats a message until it gets a reply, so a handler can receive a message twice.
+ * Sends messages from a gateway to the registry and returns the replies. Each message has an HMAC. The secret for this
+ * HMAC also authenticates records. Messages and replies can be lost. The sender repeats a message until it gets a
+ * reply, so a handler can receive a message twice.
  */
 export interface RegistryChannel {
   /** Sends one message. @returns the reply; rejects on timeout */
@@ -22,7 +22,8 @@ export interface RegistryChannel {
 /** The registry's receiver for the messages of all gateways. */
 export interface GatewayInbox {
   /**
-   * Since when the receiver has worked without interruption, in milliseconds since 1970. Null during an interruption.
+   * Since when the receiver has worked without interruption, in `performance.now()` milliseconds. Null during an
+   * interruption.
    */
   readonly workingSince: number | null;
   /**

@@ -5,9 +5,9 @@ const mostAtOnce = 16;
 const mostPerSecond = 100;
 
 /**
- * Looks up the owner of an exposed key. A key is exposed if a client sends it over plain HTTP or through Tor: such a
- * request is denied before the normal key look-up. Look-ups run after the response. Their rate and their concurrency
- * are limited, so that denied requests cannot overload the key store.
+ * Looks up the owner of an exposed key. A client exposes its key if it sends the key over plain HTTP or through Tor.
+ * The request is then denied before the normal key look-up, and this class looks up the key after the response. The
+ * rate and the concurrency of these look-ups are limited, so that denied requests cannot overload the key store.
  */
 export class ExposedKeys {
   readonly #keyStore: Pick<KeyStore, 'find'>;
@@ -37,9 +37,10 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a denied request that exposed its key. Does not count it if the store does not contain the key.
+   * Counts a denied request that exposed its API key, unless the look-up found that the store does not contain the key.
+   * If the look-up failed, counts the request.
    * @param code the denial code; only `https_required` (plain HTTP) and `tor_blocked` are counted
-   * @param keyLookup the result of the look-up; null if it failed, in which case the request is counted
+   * @param keyLookup the result of the look-up; null if the look-up failed
    */
   count(code: string, keyLookup: KeyLookup | null): void {
     const before = this.#counts[code];

@@ -2,8 +2,10 @@ import type { Credential } from '../policy/facts.js';
 import type { Eventual } from './eventual.js';
 
 /**
- * Where a record was read: from the store (`store`), from the cache while it is known to be current (`cache`), or from
- * the cache while the gateway receives no invalidation messages (`stale`).
+ * Where a record was read:
+ * - `store`: from the store;
+ * - `cache`: from the cache, while cached records are known to be current;
+ * - `stale`: from the cache, while the gateway receives no invalidation messages.
  */
 export type RecordSource = 'store' | 'cache' | 'stale';
 
@@ -16,9 +18,8 @@ export interface KeyLookup {
 }
 
 /**
- * Finds credentials by look-up id. A look-up finds the key, finds that it does not exist (null), or fails with
- * `KeyStoreUnavailable`. An outage is an error and never null, because the client would otherwise get a 401 for a valid
- * key.
+ * Finds credentials by look-up id. If a key does not exist, its credential is null. During an outage, a look-up fails
+ * with `KeyStoreUnavailable`. A look-up must not return null then, because the client would get a 401 for a valid key.
  */
 export interface KeyStore {
   /**
@@ -27,9 +28,9 @@ export interface KeyStore {
    */
   find(lookupId: string): Eventual<KeyLookup>;
   /**
-   * Whether a look-up result is cached, or the key is known to exist. For all other keys, the throttle limits the
-   * look-ups, because a client that sends an unknown key may be guessing keys. If a store lacks this method, every key
-   * counts as unknown.
+   * Whether the store has cached the look-up result of this key, or remembers that the key exists. The throttle limits
+   * the look-ups of all other keys, because a client that sends them may be guessing keys. If a store lacks this
+   * method, the throttle limits the look-ups of every key.
    */
   knows?(lookupId: string): boolean;
   /** Returns why the key store is unavailable, for operators; null if it is available. */

@@ -21,15 +21,15 @@ export interface SharedRate {
 /** The list of Tor exit addresses. */
 export interface TorExits {
   /**
-   * Whether an address is a Tor exit. Null (unknown) if there is no usable list and the configuration denies requests
-   * in that case.
+   * Whether an address is a Tor exit. Null means unknown: there is no usable list, and the configuration denies
+   * requests without a usable list.
    */
   has(address: IpAddress): boolean | null;
   /** SHA-256 of the current list in hex; null if there is no list. */
   readonly digest: string | null;
   /**
-   * Returns why requests are denied for lack of a usable list, for operators. Null if the list is usable, or if
-   * requests are allowed without it.
+   * Returns why there is no usable list, so that requests are denied; for operators. Null if the list is usable, or if
+   * the configuration allows requests without a usable list.
    */
   unavailableReason(): string | null;
   /** Returns a warning for operators if the list in use was read from a file that is too old; otherwise null. */
@@ -67,10 +67,7 @@ export interface TorSourceStatus {
   readonly datedBy: 'list' | 'server' | 'file' | null;
   readonly ageSeconds: number | null;
   readonly size: number;
-  /**
-   * How many addresses were omitted because they are reserved, for example private, loopback or documentation
-   * addresses.
-   */
+  /** How many addresses were omitted because they are reserved, such as private and documentation addresses. */
   readonly leftOut: number;
   /** Why the last attempt to read the source failed; null if it succeeded. */
   readonly problem: string | null;
@@ -90,8 +87,8 @@ export interface GeoLocation {
 export interface GeoIp {
   locate(address: IpAddress): GeoLocation;
   /**
-   * Whether the anonymous IP database lists the address, or the IPv4 address embedded in it, as a Tor exit. Null
-   * (unknown) if the database is damaged and the configuration denies requests in that case.
+   * Whether the anonymous IP database lists the address, or the IPv4 address embedded in it, as a Tor exit. Null means
+   * unknown: the database is damaged, and the configuration denies requests without a usable database.
    */
   isTorExit(address: IpAddress): boolean | null;
   close(): void;
@@ -101,7 +98,7 @@ export interface GeoIp {
 export interface CallerIdentity {
   /**
    * Returns the value of the header `x-gateway-assertion`: a JWT that names the merchant, its key and its environment.
-   * It is signed for one upstream.
+   * The audience of the JWT is the upstream with this name.
    */
   assertionFor(credential: Credential, upstreamName: string): Promise<string>;
   /** The JSON Web Key Set with which upstreams verify the assertions. It contains only public keys. */
@@ -126,7 +123,7 @@ export interface Span {
   readonly attributes: Readonly<Record<string, string | number>>;
 }
 
-/** Exports spans to a tracing backend. Requests never wait for the export, and its failure does not affect them. */
+/** Exports spans to a tracing backend. Requests never wait for the export, and do not fail if the export fails. */
 export interface TraceExport {
   /** Whether the next request is sampled, so that its span is exported. The client's sampling flag is ignored. */
   sample(): boolean;

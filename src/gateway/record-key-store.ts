@@ -20,7 +20,7 @@ export interface RecordRead<Compiled> {
 export interface Records {
   key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
-  /** Whether the look-up result of this key is cached, or the key is known to exist. */
+  /** Whether the look-up result of this key is cached, or the store remembers that the key exists. */
   knowsKey(lookupId: string): boolean;
   /** Returns why the records are unavailable, for operators; null if they are available. */
   unavailableReason(): string | null;
@@ -28,6 +28,7 @@ export interface Records {
   startingReason?(): string | null;
   /** Returns statistics of the cache and of unusable records; null if the store holds all records in memory. */
   recordStats(): RecordStats | null;
+  /** Closes the store. A second call waits for the first one. */
   close(): Promise<void>;
 }
 
@@ -52,8 +53,8 @@ export interface PreloadStats {
   readonly keys: number;
   readonly merchants: number;
   /**
-   * The number of keys, of all environments, that the current scan of the store has found so far. Between two scans,
-   * the number that the last scan found.
+   * During a scan of the store, the number of keys of all environments that the scan has found so far. Between two
+   * scans, the number that the last scan found.
    */
   readonly seen: number;
 }
@@ -64,7 +65,7 @@ export type PreloadState = (typeof preloadStates)[number];
 /** Statistics of one part of a cache: the existing records, or the ids that have no record. */
 export interface CachePartStats {
   readonly entries: number;
-  /** How many entries were evicted since the process started: before their expiry, because the cache was full. */
+  /** How many entries the full cache removed before their expiry, since the process started. */
   readonly evictions: number;
 }
 

@@ -26,7 +26,7 @@ const keyRecordSchema = Type.Object({
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
   statusChangedAt,
-  // The two fields below are absent in records of earlier releases. `label` is also absent if the key has no label, and
+  // Records of earlier releases lack both fields below. Newer records lack `label` if the key has no label, and lack
   // `graceEndsAt` if the key was not reset.
   label: Type.Optional(Type.String({ maxLength: 256 })),
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
@@ -90,12 +90,13 @@ export type KeyRecord = Static<typeof keyRecordSchema>;
 export type MerchantRecord = Static<typeof merchantRecordSchema>;
 
 /**
- * Why a record cannot be used. A seal is an HMAC by the registry over the name and the text of the record:
- * - `malformed`: it does not match its schema;
+ * Why a record cannot be used. A seal is the registry's HMAC over the name and text of a record. A generation is an
+ * unbroken history of changes of the store. Reasons:
+ * - `malformed`: the record does not match its schema, or is not strict JSON;
  * - `missing`: a key refers to a merchant without a record;
- * - `unsealed`: it has no seal;
+ * - `unsealed`: the record has no seal;
  * - `wrong_seal`: its seal was made with an unknown secret, or for another name or text;
- * - `earlier_generation`: it belongs to an earlier generation (unbroken history of changes) of the store.
+ * - `earlier_generation`: the record belongs to an earlier generation of the store.
  */
 export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
 
@@ -111,8 +112,8 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Parses the JSON of a record, and rejects text that parsers could read differently. Of two members with the same name,
- * JSON.parse keeps the last one, perhaps with another status or expiry than the writer intended.
+ * Parses the JSON of a record, and rejects text that parsers could read differently. For example, JSON.parse keeps the
+ * last of two members with the same name. This member may contain another status or expiry than the writer intended.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
@@ -217,7 +218,7 @@ const permissionsOf = memoize(1_000, (entries) => compilePermissions(JSON.parse(
 
 /**
  * Parses the record of a merchant and compiles its allowlists.
- * @throws MalformedRecord also for an invalid allowlist entry
+ * @throws MalformedRecord also for an invalid allowlist entry or date
  */
 export function compileMerchantRecord(value: unknown): CompiledMerchant {
   const merchant = parseMerchantRecord(value);

@@ -2,9 +2,9 @@ import type { FillingRecord, MetaRecord } from './records.js';
 import type { Environment } from '../policy/key-format.js';
 
 /**
- * The stored meta record, which describes the whole store. `generation` (an unbroken history of changes) is null if the
- * record is invalid or the store is being refilled. During a refill, `filling` is the generation that the registry is
- * writing.
+ * The stored meta record, which describes the whole store. `generation` names an unbroken history of changes. It is
+ * null if the record is invalid, or while the store is being refilled. During a refill, `filling` is the generation
+ * that the registry is writing.
  */
 export type StoredMeta =
   MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
@@ -29,10 +29,10 @@ export interface StoreSnapshot {
   readonly epoch: number;
   /**
    * Run ids of the Redis servers that store the records, in stable order. Empty if the Redis ACL denies the query for
-   * them.
+   * these ids.
    */
   readonly servers: readonly string[];
-  /** Number of replicas that a failover could promote. */
+  /** Number of replicas that a failover could promote; always 0 for a Cluster, where replicas are not counted. */
   readonly replicas: number;
   /** Null if the store is empty, or if an operator deleted the meta record to force a rewrite of all records. */
   readonly meta: StoredMeta | null;
@@ -43,8 +43,8 @@ export interface StoreSnapshot {
   /** Whether the store has all changes; false if any of its servers was emptied or has lost changes. */
   readonly isWhole: boolean;
   /**
-   * Which secret made the seal (HMAC) of the meta record: the current one, another accepted one, or an unknown one
-   * (`other`). `none` if the record has no seal. If no secret is configured, every seal is `other`.
+   * Which secret made the meta record's seal (HMAC): the `current` one, another `accepted` one, or an unknown one
+   * (`other`). If no secret is configured, every seal is `other`. `none` means that there is no seal.
    */
   readonly seal: 'current' | 'accepted' | 'other' | 'none';
 }
@@ -53,7 +53,7 @@ export interface StoreSnapshot {
 export interface StoreMemory {
   /** Distinct values of `maxmemory-policy`; empty if the servers do not report it. */
   readonly policies: readonly string[];
-  /** How many keys the servers have evicted since they started. Not all of them were records. */
+  /** How many Redis keys the servers have evicted since they started, including keys that are not records. */
   readonly evictedKeys: number;
   /** Sum of `maxmemory` in bytes; Infinity if a server has no limit. */
   readonly maxMemory: number;
@@ -79,7 +79,7 @@ interface GatewayAcknowledgement {
   readonly host: string;
   /** Start time of the gateway (ISO 8601). */
   readonly startedAt: string;
-  /** The generation (unbroken history of changes) to which `revision` belongs. */
+  /** The generation to which `revision` belongs. */
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
@@ -91,14 +91,14 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * A part of a gateway's report of keys and merchants whose status denies requests. Gateways write it after the store
- * lost changes. If the database was restored from a backup, perhaps only the gateways know of a revocation.
+ * A part of a gateway's report of keys and merchants whose status denies requests. Gateways write reports after the
+ * store lost changes. After a restore of the database, gateways can be the only processes that know of a revocation.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The generation (unbroken history of changes) that the gateway knew last. */
+  /** The last generation (unbroken history of changes) that the gateway had seen when it wrote the report. */
   readonly generation: string;
   /** The newest change of that generation that the gateway knew. */
   readonly revision: number;
@@ -109,13 +109,13 @@ export interface InactiveReport {
 
 /** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** The same number as `StoreSnapshot.epoch`: it changes whenever server changes or lost messages are possible. */
+  /** The same number as `StoreSnapshot.epoch`. It changes when the server may have changed or messages may be lost. */
   readonly epoch: number;
   /** Generation in the meta record; null if that record is missing or invalid, or lists other Redis servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
-  /** Whether this process has handled all invalidation messages that were sent before this query. */
+  /** Whether all invalidation messages that were sent before this state was read have been handled. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
   /** Whether gateways may have written reports since the last time that all reports were read. */
@@ -129,11 +129,11 @@ export interface GatewayGrant {
   /** Sequence number of the gateway's newest heartbeat that the registry has read. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
-  /** Whether the store contains every record, as far as the registry knows. */
+  /** Whether the registry has compared the store with its database and found every record. */
   readonly compared?: boolean;
 }
 
-/** A stored record that differs from the registry's database. */
+/** A record that differs between the store and the registry's database, or that is missing in one of them. */
 export interface RecordDifference {
   readonly name: string;
   /** The value in the database; null if the database has no such record. */
@@ -141,14 +141,14 @@ export interface RecordDifference {
   readonly isStored: boolean;
   /** The value in the store; null if it is missing or not a JSON object. */
   readonly stored: object | null;
-  /** Digest of the stored bytes. */
+  /** Digest of the stored bytes; a fixed text if the record is missing. */
   readonly digest: string;
 }
 
 /** Records that a writer other than the registry may have changed. */
 export interface ChangedRecords {
   readonly names: readonly string[];
-  /** Whether more records may have changed, because invalidation messages were lost or too many arrived. */
+  /** Whether other records may have changed too: the watch has just begun, or messages were lost or too numerous. */
   readonly isIncomplete: boolean;
 }
 
@@ -161,13 +161,13 @@ export interface WatchedRecords {
   take(most: number): ChangedRecords;
   /** Whether all invalidation messages have arrived and been handled, and no changed record is left to take. */
   readonly isQuiet: boolean;
-  /** Resolves when records have changed, so that `take` can return them. */
+  /** Resolves when records have changed or invalidation messages were lost. The caller must then call `take`. */
   next(): Promise<void>;
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
   /**
-   * Compares stored records with their expected values. The returned `epoch` is read after all pending invalidation
-   * messages were handled.
+   * Compares stored records with their expected values. If any differ, the returned `epoch` is read only after all
+   * pending invalidation messages were handled.
    */
   compare(
     entries: readonly StoreEntry[],
@@ -181,11 +181,11 @@ export interface WatchedRecords {
 }
 
 /**
- * The registry's interface to the store that gateways read. Every promise settles within the adapter's timeout, and
- * rejects if the store is unavailable. Even if a write rejects, the store may have executed it.
+ * The registry's interface to the store that gateways read. Every promise except `nextAcknowledgement()` settles within
+ * the adapter's timeout, and rejects if the store is unavailable. A write that rejects may still have been executed.
  */
 export interface RecordsStore {
-  /** Whether the store is this process's memory. If so, no gateway caches its records, so none can become stale. */
+  /** Whether the store is this process's memory. If so, no gateway caches its records, so no record becomes stale. */
   readonly endsWithProcess: boolean;
   /**
    * Public ids of the accepted secrets for seals; the first secret seals new records. Empty if records are not sealed.
@@ -198,8 +198,8 @@ export interface RecordsStore {
   /** The receiver of record requests from gateways; null if gateways do not request records from the registry. */
   readonly inbox: RecordInbox | null;
   /**
-   * Reads the store's state. Checks that the connected server is the primary: rejects if no majority of the sentinels,
-   * or of a Cluster's masters, agrees.
+   * Reads the store's state. With Sentinel, rejects unless a majority of the sentinels names the connected server as
+   * the master. In a Cluster, rejects unless all masters confirm the slot map.
    */
   snapshot(): Promise<StoreSnapshot>;
   /** Returns memory limits and evictions; null for a store without limits. */
@@ -208,35 +208,36 @@ export interface RecordsStore {
   begin(): Promise<void>;
   /**
    * Writes all entries, in several commands if there are too many for one. If the promise rejects, some entries could
-   * already be written. Never overwrites a stored record of a later change.
+   * already be written. Never overwrites a stored record whose revision is higher than `change`.
    * @param change the revision of the newest change among the entries
    * @param generation the generation of the entries
-   * @returns the highest revision of a record that was not overwritten; 0 if all were written
+   * @returns the highest revision among the stored records that were not overwritten; 0 if all entries were written
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /**
-   * Like `write`, but also replaces records whose content has not changed, for example to give them a new seal.
+   * Like `write`, but for records that no change has altered, for example to give them a new seal. In a Cluster, does
+   * not announce the slots of the records as changed.
    * @param revision stored records up to this revision are replaced
    */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
-   * Announces to gateways that all records up to this change are written, so that they acknowledge it. On a single
-   * server, rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster, rejects if
-   * a later revision was published.
+   * Announces to gateways that all records up to this change are written. The gateways then acknowledge the change. On
+   * a single server, rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster,
+   * rejects if a later revision was published.
    */
   publish(position: Position): Promise<void>;
   /**
-   * Marks the store as complete by writing the meta record: all records up to this change were written since `begin()`.
-   * Rejects if, since then, a server of the store was replaced or has lost writes.
+   * Writes the meta record, which marks the store as complete. All records up to this change must have been written
+   * since `begin()`. Rejects if a server of the store was replaced, or has lost writes, since `begin()`.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
   /**
    * Marks an emptied store as being refilled, so that gateways request missing records from the registry. Absent if the
-   * gateways of this store wait until it is complete. Rejects like `publish`.
+   * gateways of this store wait until the store is complete. Rejects like `publish`.
    */
   fill?(meta: FillingRecord): Promise<void>;
   /**
-   * Lists all gateways of all environments that have an acknowledgement or are in the roster.
+   * Lists each gateway that has an acknowledgement or is in the roster, in all environments.
    * @param roster the instance ids of the gateways that the registry knows
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
@@ -292,7 +293,7 @@ export interface RecordInbox {
   take(most: number): readonly RecordRequest[];
   /**
    * Replies to requests.
-   * @param present names of the records that were written again; all other records in `asks` do not exist
+   * @param present names of the records that were written again; the other requested records do not exist
    * @param generation the generation in which the records were written
    */
   reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;

@@ -33,7 +33,7 @@ export class TokenBucket {
     this.#tokens = Math.min(this.#size, this.#tokens + 1);
   }
 
-  /** The number of tokens after the last `take`; it can be a fraction. */
+  /** The number of tokens after the last `take` or `giveBack`; it can be a fraction. */
   get tokens(): number {
     return this.#tokens;
   }

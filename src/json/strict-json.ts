@@ -5,7 +5,7 @@ export type JsonProblem = 'invalid' | 'repeated-name' | 'forbidden-name' | 'too-
 export class StrictJsonError extends Error {
   /**
    * @param position offset of the problem in the text, in UTF-16 code units
-   * @param fieldName the repeated or forbidden name; it could be a secret
+   * @param fieldName the repeated or forbidden name, which could be a secret; empty for other problems
    */
   constructor(
     readonly problem: JsonProblem,
@@ -26,9 +26,9 @@ const literal = /true|false|null/y;
 const literals: Readonly<Record<string, unknown>> = { true: true, false: false, null: null };
 
 /**
- * Parses JSON text strictly. JSON.parse keeps the last of two fields with the same name, but another parser could check
- * the first one and approve a different amount. So repeated names, `__proto__`, deep nesting, and fractions that
- * rounding turns into integers are errors.
+ * Parses JSON text strictly. Repeated names, `__proto__`, deep nesting, and fractions that rounding turns into integers
+ * are errors. JSON.parse keeps the last of two fields with the same name, but another parser could keep the first. Then
+ * the amount that is checked could differ from the amount that is paid.
  * @throws StrictJsonError
  */
 export function parseStrictJson(text: string): unknown {

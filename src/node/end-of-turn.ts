@@ -2,8 +2,8 @@ let waiting: (() => void)[] = [];
 
 /**
  * Runs the callback at the end of this turn of the event loop, after all pending input was read, so that writes are
- * sent together. Separate writes would each wake a receiver that has just gone to sleep, which costs the writer more
- * than the write itself.
+ * sent together. Each separate write would wake a receiver that has just gone to sleep, and the wake-up costs the
+ * writer more than the write itself.
  */
 export function atEndOfTurn(callback: () => void): void {
   if (waiting.length === 0) setImmediate(callAll);

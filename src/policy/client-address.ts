@@ -17,10 +17,7 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
  */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
-/**
- * Parses an X-Forwarded-For entry; null if it is not an IP address. Results are memoized, because the same clients
- * recur.
- */
+/** Parses an X-Forwarded-For entry; null if it is not an IP address. Memoized, because the same clients recur. */
 const readEntry = memoize(10_000, (entry) => parseIpAddress(listEntry.exec(entry)?.[1] ?? ''));
 
 /** One address on the path from the socket's peer to the client. */
@@ -65,8 +62,8 @@ export function resolveClientAddress(
 
 /**
  * Whether the client itself used TLS. If the peer is a trusted proxy that sent X-Forwarded-Proto, only the exact value
- * `https` means yes. With any other value, the client could have sent its key to the proxy over plain HTTP. In all
- * other cases, the TLS of the peer's own connection decides.
+ * `https` means yes. With any other value, the client could have sent its key to the proxy over plain HTTP. If the peer
+ * is not trusted or sent no X-Forwarded-Proto, the TLS of the peer's own connection decides.
  */
 export function isSecure(
   peer: IpAddress,
@@ -81,11 +78,20 @@ export function isSecure(
 const ipv6End = '::/64';
 
 /**
- * Returns the source of a client, the unit for counting clients: an IPv4 address or an IPv6 /64. One IPv6 subscriber
- * holds a whole /64, whose 2^64 addresses would otherwise count as separate clients.
+ * Returns the source of a client, the unit for counting clients: an IPv4 address or an IPv6 /64, because a subscriber
+ * holds a whole /64. An embedded IPv4 address counts instead, because all clients behind NAT64 share a /64.
  */
 export function sourceOf(address: IpAddress): string {
-  return address.family === 4 ? address.text : `${(address.value >> 64n).toString(16)}${ipv6End}`;
+  const { family, text, value } = address.family === 6 ? (address.embedded ?? address) : address;
+  return family === 4 ? text : `${(value >> 64n).toString(16)}${ipv6End}`;
+}
+
+/**
+ * Returns the source of an address, for throttles and limits per source. Null for an unknown address, and for a trusted
+ * proxy, because many clients share its address.
+ */
+export function throttledSource(address: IpAddress | null, trustedProxies: IpRanges): string | null {
+  return address === null || trustedProxies.contains(address) ? null : sourceOf(address);
 }
 
 /** Formats a source for display: `192.0.2.7` or `2001:db8:0:7::/64`. */

@@ -51,7 +51,7 @@ export const requestRules = [
     passes: ({ onionService, torExit }) => {
       if (onionService || torExit === true) return false;
       if (torExit === false) return true;
-      throw new Undecidable('tor_blocked', 'cannot determine whether the client address is a Tor exit');
+      throw new Undecidable('cannot determine whether the client address is a Tor exit');
     },
     reason: ({ torExit, clientAddress }) =>
       torExit === true ? `${clientAddress.text} is a Tor exit` : 'Host, Origin or Referer names an onion service',
@@ -176,17 +176,14 @@ export function denialOf(code: DenialCode): Denial {
  * denied nor accepted: it fails with 503.
  */
 export class Undecidable extends Error {
-  constructor(
-    readonly code: DenialCode,
-    reason: string,
-  ) {
+  constructor(reason: string) {
     super(reason);
     this.name = 'Undecidable';
   }
 }
 
 /**
- * Returns the code of the first request rule that fails. Null if all pass; in that case, the key is looked up next.
+ * Returns the code of the first request rule that fails. Null if all request rules pass; the key is looked up next.
  * @throws Undecidable if a rule cannot be evaluated
  */
 export function denyRequest(facts: RequestFacts): DenialCode | null {
@@ -222,12 +219,3 @@ const requestReasons = new Map<string, RequestRule['reason']>(requestRules.map((
 const credentialReasons = new Map<string, CredentialRule['reason']>(
   credentialRules.map(({ code, reason }) => [code, reason]),
 );
-
-/**
- * Decides on a request with all rules of the table. Returns the code of the first rule that fails; null if the request
- * is accepted.
- * @throws Undecidable if a rule cannot be evaluated
- */
-export function decide(facts: RequestFacts, credential: Credential | null): DenialCode | null {
-  return denyRequest(facts) ?? denyCredential(facts, credential);
-}

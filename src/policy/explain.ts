@@ -13,10 +13,10 @@ export interface RuleOutcome {
 }
 
 /**
- * Evaluates every rule in table order, and records which facts each rule read. The first failing rule decides on the
- * request; the later results are for the explanation only.
- * @param credential null if the key is unknown. Undefined if the key was not looked up; in that case, only the rules
- *   that need no key are evaluated.
+ * Evaluates the rules in table order, and records which facts each rule read. The first failing rule decides on the
+ * request; the later results are for the explanation only. If the key was not looked up, evaluates only the rules that
+ * need no key.
+ * @param credential null if the key is unknown; undefined if the key was not looked up
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
   const sawNothing = { sawFacts: [], sawCredential: [] };

@@ -25,7 +25,7 @@ export interface RequestFacts {
    */
   readonly resource: string | null;
   readonly access: Access;
-  /** Time of the request in milliseconds since 1970. */
+  /** Time of the decision in milliseconds since 1970. */
   readonly now: number;
 }
 
@@ -44,23 +44,23 @@ export interface Credential {
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   /**
-   * When the grace period of a reset (replaced) key ends, in milliseconds since 1970. Until then, the gateway still
-   * accepts the old key. The key also expires then, so `expiresAt` is never later. Null if the key was not reset, or if
-   * that is unknown.
+   * When the grace period of this key ends, in milliseconds since 1970. A reset replaces this key with a new one, but
+   * the gateway accepts this key until the grace period ends. Then this key expires, so `expiresAt` is never later.
+   * Null if this key was not reset, or if that is unknown.
    */
   readonly graceEndsAt: number | null;
   readonly permissions: Permissions;
   /** `ACTIVE`, or a status in which the merchant is not allowed to call the API. */
   readonly merchantStatus: string;
-  /** When the merchant status last changed, in milliseconds since 1970; null if unknown. */
+  /** When the merchant status last changed, in milliseconds since 1970; null if unknown, as for active merchants. */
   readonly merchantStatusChangedAt: number | null;
   readonly goLive: boolean;
-  /** The addresses from which the merchant can call; null if it has no allowlist, so that all are allowed. */
+  /** The addresses from which the merchant can call. Null if there is no allowlist: all addresses are allowed. */
   readonly ipAllowlist: IpRanges | null;
-  /** The origins from which the merchant can call; null if it has no allowlist, so that all are allowed. */
+  /** The origins from which the merchant can call. Null if there is no allowlist: all origins are allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** Revision (number of the database change) that last wrote the key's record. */
+  /** Revision (number) of the database change that last wrote the key's record. */
   readonly keyRevision: number;
-  /** Revision (number of the database change) that last wrote the merchant's record. */
+  /** Revision (number) of the database change that last wrote the merchant's record. */
   readonly merchantRevision: number;
 }

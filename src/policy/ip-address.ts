@@ -24,7 +24,8 @@ const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
 
 /**
  * Parses one IP address strictly. Rejects octal and hexadecimal IPv4, short forms, zones, ports and white space.
- * ipaddr.js by itself reads `010.0.0.1` as 8.0.0.1, so a client could disguise its address from an allowlist.
+ * Otherwise a client could pass an allowlist with such a form of an address: ipaddr.js reads `010.0.0.1` as octal,
+ * which is 8.0.0.1.
  * @returns the address, or null for any other text
  */
 export function parseIpAddress(text: string): IpAddress | null {
@@ -55,8 +56,8 @@ function fromIpv6(address: ipaddr.IPv6): Ipv6Address {
 
 /**
  * Extracts the IPv4 address from a NAT64 address with the well-known prefix (RFC 6052), a 6to4 address (RFC 3056) or a
- * Teredo address (RFC 4380), which contains it with inverted bits. Ignores the local-use NAT64 prefix 64:ff9b:1::/48
- * (RFC 8215), because each network chooses the position of the IPv4 address there.
+ * Teredo address (RFC 4380). A Teredo address contains the IPv4 address with inverted bits. Ignores the local-use NAT64
+ * prefix 64:ff9b:1::/48 (RFC 8215), because each network chooses where the IPv4 address is in these addresses.
  */
 function embeddedIn([a, b, c = 0, d, e, f, g = 0, h = 0]: readonly number[]): Ipv4Address | null {
   if (a === 0x64 && b === 0xff9b && c === 0 && d === 0 && e === 0 && f === 0) return ipv4Of(g, h);

@@ -4,8 +4,8 @@ import type { IpAddress } from './ip-address.js';
 /** A set of IP ranges, compiled from addresses and CIDRs. A look-up is a binary search. */
 export interface IpRanges {
   /**
-   * Whether the set contains exactly this address. Used for trusted proxies: their check must ignore embedded IPv4
-   * addresses, because any client can call from an IPv6 address that embeds a proxy's IPv4 address.
+   * Whether the set contains exactly this address. Embedded IPv4 addresses are ignored. Used for trusted proxies,
+   * because any client can call from an IPv6 address that embeds a proxy's IPv4 address.
    */
   contains(address: IpAddress): boolean;
   /**

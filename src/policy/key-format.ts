@@ -9,7 +9,7 @@ export const keyPrefixes: Readonly<Record<Environment, string>> = { live: 'svc_l
 
 /**
  * Classifies the values of all `x-api-key` headers of a request. Several headers count as malformed, even with equal
- * values, because a proxy in front of the gateway could have checked one of these headers, and the gateway another.
+ * values. Otherwise a proxy in front of the gateway could check one of these headers, and the gateway another.
  */
 export function keyFormatOf(values: readonly string[]): KeyFormat {
   if (values.length > 1) return 'malformed';

@@ -1,6 +1,4 @@
-/**
- * Longest text, in characters, whose result is cached. Clients choose most texts, so long ones could fill the memory.
- */
+/** Longest text, in characters, whose result is cached: clients choose most texts, and could fill the memory. */
 const longestText = 256;
 
 /**
@@ -15,7 +13,9 @@ export function memoize<Result>(most: number, compute: (text: string) => Result)
     const result = compute(text);
     if (text.length > longestText) return result;
     if (known.size >= most) known.clear();
-    known.set(text, result);
+    // V8 keeps the whole source of a slice in memory, for example a header of 16 KB, so the key is a copy.
+    const copy = Buffer.from(text, 'latin1').toString('latin1');
+    known.set(copy === text ? copy : text, result);
     return result;
   };
 }

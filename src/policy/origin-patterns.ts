@@ -24,8 +24,9 @@ const emptyLabel = /^\.|\.\./;
 const numericHost = /^(?:\[.*\]|[\d.]+)$/;
 
 /**
- * Compiles allowlist entries. An entry is a host, or `*.` and a host for all its subdomains, with an optional scheme
- * and port. Without a scheme, both http and https match; without a port, the default port of the scheme matches.
+ * Compiles allowlist entries. An entry is a host, or `*.` and a host, with an optional scheme and port. `*.` matches
+ * all subdomains of the host. Without a scheme, both http and https match. Without a port, the default port of the
+ * scheme matches.
  * @throws InvalidOriginPattern for the first invalid entry
  */
 export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
@@ -40,7 +41,7 @@ const longestText = 1_024;
 
 /** This is a class because a closure per allowlist would use as much memory as a short allowlist itself. */
 class CompiledPatterns implements OriginPatterns {
-  /** The allowed patterns: a Set, or a string with one pattern per line. No host contains a line feed. */
+  /** The allowed patterns: a Set, or a string with one pattern per line, because no host contains a line feed. */
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {

@@ -23,7 +23,10 @@ export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
 
-/** Matches printable ASCII without `%`. The URL parser changes only the case of such a text. */
+/**
+ * Matches printable ASCII without `%`. In such a text, the URL parser decodes nothing, and changes only the case of
+ * letters.
+ */
 const plainText = /^[\x21-\x24\x26-\x7e]*$/;
 /**
  * Matches a URL up to the end of its host. Only this part is parsed: the rest cannot change the host, and the path of a
@@ -39,9 +42,9 @@ export const longestAuthority = 320;
 const mostRead = 2;
 
 /**
- * Whether a value of Origin, Referer or Host names a Tor onion service. Also returns true for values that contain
- * `.onion` and cannot be parsed, and for values that are too long or too many to parse. The client is not authenticated
- * yet, so a doubtful value is denied.
+ * Whether a value of Origin, Referer or Host names a Tor onion service. The client is not authenticated yet, so
+ * doubtful values also give true: values that contain `.onion` but cannot be parsed, and values that are too long or
+ * too many to parse.
  */
 export function namesOnionService(values: readonly string[]): boolean {
   let read = 0;

@@ -62,7 +62,7 @@ const ofDenials = {
     concerns: 'both',
   },
   merchant_not_live: {
-    meaning: 'The merchant may not call production, because go-live is not enabled.',
+    meaning: 'The merchant is not allowed to call production, because go-live is not enabled.',
     remedy:
       'Complete go-live, and call the sandbox until then. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
     concerns: 'both',
@@ -92,9 +92,9 @@ const ofDenials = {
  */
 const ofErrors = {
   malformed_request: {
-    meaning: 'The request violates RFC 9112. The key was not checked.',
+    meaning: 'The request is not valid HTTP/1.1 (RFC 9112). The key was not checked.',
     remedy:
-      'Use a common HTTP client, or a newer version of it. A proxy between client and gateway may also damage requests.',
+      'Use a common, current HTTP client. Percent-encode characters beyond ASCII in path and query. A proxy between client and gateway may also damage requests.',
     concerns: 'both',
   },
   invalid_host: {
@@ -109,9 +109,10 @@ const ofErrors = {
     concerns: 'operator',
   },
   invalid_path: {
-    meaning: 'The path has empty, dot or encoded segments, which an upstream could map to another route.',
+    meaning:
+      'The path has empty, dot or encoded segments, or a character that a path may not contain. An upstream could map it to another route.',
     remedy:
-      'Send the documented path: no empty segments, no dot segments, and no encoded slash, backslash or percent sign.',
+      'Send the documented path: no empty or dot segments, no encoded slash, backslash or percent sign. Percent-encode any special character as UTF-8.',
     concerns: 'merchant',
   },
   not_found: {
@@ -126,9 +127,9 @@ const ofErrors = {
     concerns: 'merchant',
   },
   request_timeout: {
-    meaning: 'The request took too long to arrive.',
+    meaning: 'The request took too long to arrive, or its body arrived too slowly.',
     remedy:
-      'Send headers and body without pauses. Operators: see limits.headersTimeoutSeconds and limits.requestTimeoutSeconds.',
+      'Send headers and body without pauses. Operators: see limits.headersTimeoutSeconds, requestTimeoutSeconds and minBodyBytesPerSecond.',
     concerns: 'both',
   },
   body_too_large: {
@@ -143,7 +144,7 @@ const ofErrors = {
   },
   throttled: {
     meaning:
-      'This address sent many requests without a valid key. For a while, requests from it are accepted only with valid keys that the gateway already knows.',
+      'This address, or all addresses together, sent too many requests without a valid key. This request would have been denied anyway, or its key is new to the gateway.',
     remedy: 'Correct the key, and wait as many seconds as retry-after says.',
     concerns: 'merchant',
   },
@@ -161,7 +162,7 @@ const ofErrors = {
   client_closed: {
     meaning: 'The client disconnected, or the gateway disconnected a slow client. Only the access log has this code.',
     remedy:
-      'Raise the timeout of the client, and read responses without delay. Check whether a payout was made before you repeat it.',
+      'Raise the timeout of the client, read responses without delay, and do not pipeline requests. Check whether a payout was made before you repeat it.',
     concerns: 'merchant',
   },
   internal_error: {
@@ -194,9 +195,10 @@ const ofErrors = {
     concerns: 'operator',
   },
   overloaded: {
-    meaning: 'The gateway is overloaded and sheds load.',
-    remedy: 'Add gateway processes or CPU. Merchants: retry after as many seconds as retry-after says.',
-    concerns: 'operator',
+    meaning: 'The gateway is overloaded, or the memory for incomplete request bodies is full.',
+    remedy:
+      'Wait as long as retry-after says, and send bodies without pauses. Operators: add gateways or CPU. For slow bodies (see event.reason), contact their merchant.',
+    concerns: 'both',
   },
   upstream_busy: {
     meaning:
@@ -213,7 +215,7 @@ const ofErrors = {
   },
 } as const satisfies Readonly<Record<GatewayErrorCode, Remedy>>;
 
-/** The remedies of all codes: first the rules in their order, after them the other errors by status. */
+/** The remedies of all codes: first the codes of the rules in table order, then the other error codes by status. */
 export const remedies: Readonly<Record<Code, Remedy>> = { ...ofDenials, ...ofErrors };
 
 /** Returns the remedy of a code; null for an unknown code, such as `accepted` or a code of a later release. */

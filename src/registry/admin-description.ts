@@ -6,7 +6,7 @@ const actor = {
   name: 'x-actor',
   in: 'header',
   description:
-    'The name of the caller for events. It is used only with the shared token (registry.tokenFile), and is not verified',
+    'The name of the person or program that uses the shared token (registry.tokenFile). Events store it unverified as `claimed`. With other tokens it is ignored',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -33,7 +33,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: "The change is stored in the database, but may not be in force yet. Either the gateways' key store does not have the change yet, or a gateway unknown to the registry may still use the old record",
+          202: 'The change is stored in the database, but gateways may not apply it yet: they may still accept a revoked key. Either their key store lacks the change, or a gateway that the registry does not know may use the old record. See data.propagation',
         },
 };
 
@@ -42,15 +42,17 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The caller lacks the permission that data.permission names, or a web page of another origin sent the request',
+    403: 'The caller may not make this request: data.code has the reason. With permission_missing, data.permission names the missing permission',
     404: 'The record does not exist',
-    409: 'The state of the record does not allow this request',
+    409: 'The state of the record does not allow this request, a maximum is reached, or another administrator must approve the change first (approval_required)',
     ...(takesBody
       ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
       : {}),
     421: 'The Host header is not a host of this API',
     422: 'Invalid fields; data.errors lists each of them',
-    429: 'Too many failed attempts from this address',
+    429: isRead(route)
+      ? 'Too many failed attempts from this address'
+      : 'Too many failed attempts from this address, or too many changes by members of one merchant (too_many_changes)',
     500: 'An unexpected error',
     503: isRead(route) ? 'A database is unavailable' : `A database is unavailable. ${unclear}`,
   };

@@ -1,5 +1,6 @@
 import type { Author } from './events/author.js';
 import { ulid } from 'ulid';
+import { limitMemberChanges } from './events/member-limits.js';
 import type { NewEvent } from './events/repository.js';
 import { recordEvents } from './events/repository.js';
 import type { RegistryContext } from './registry-context.js';
@@ -9,17 +10,17 @@ import type { RegistryDatabase } from './registry-database.js';
 export interface Change {
   readonly transaction: RegistryDatabase;
   /**
-   * The number of this change, if gateways have to know the change. Other changes get no number of their own: for them,
-   * this is the number of the newest change that has one.
+   * The number of this change, if gateways have to know the change. All other changes have no number; their `revision`
+   * is the number of the newest numbered change.
    */
   readonly revision: number;
   readonly now: number;
 }
 
 /**
- * The outcome of a change. The caller gets `result`. `changed` is null if nothing changed. Otherwise the database
- * stores its `events`. It also stores the names in `records`: the records with these names are later written to the
- * gateways' store.
+ * The outcome of a change. `makeChange` returns `result`. `changed` is null if nothing changed. Otherwise `events` are
+ * stored in the database. The names in `records` are stored in the outbox: the records with these names are later
+ * written to the gateways' store.
  */
 export interface Outcome<Result> {
   readonly result: Result;
@@ -29,9 +30,10 @@ export interface Outcome<Result> {
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
- * Makes one change in one transaction, with its events and its outbox rows (names of the records to write to the
- * gateways' store). The first statement increments the revision, the number of the newest change. This locks the row of
- * the revision, so changes are committed in the order of their revisions, without gaps.
+ * Makes one change in one transaction, with its events and its outbox rows. An outbox row names a record to write to
+ * the gateways' store. The first statement increments the revision, the number of the newest change. This locks the row
+ * of the revision, so changes are committed in the order of their revisions, without gaps.
+ * @throws Refusal 429 if the author is a member of a merchant whose members have made too many changes
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -49,6 +51,7 @@ export async function makeChange<Result>(
       const change = ulid(now);
       const { result, changed } = await act({ transaction, revision, now });
       if (changed === null) throw new NothingChanged(result);
+      await limitMemberChanges(transaction, author, changed.events, now);
       await recordEvents(transaction, changed.events, { at: now, author, revision });
       await transaction
         .insertInto('outbox')
@@ -75,9 +78,9 @@ export interface UnpublishedOutcome<Result> {
 }
 
 /**
- * Makes one change that gateways need not know, with its events, in one transaction. Locks the row of the revision
- * (number of the newest change), so that no other change is committed at the same time. Does not increment the
- * revision.
+ * Makes one change that gateways need not know, with its events, in one transaction. Does not increment the revision,
+ * but locks the row of the revision, so that no other change is committed at the same time.
+ * @throws Refusal 429 if the author is a member of a merchant whose members have made too many changes
  */
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
@@ -88,14 +91,14 @@ export function makeUnpublishedChange<Result>(
     const revision = await lockRevision(transaction);
     const now = clock.now();
     const { result, events, provenAuthor = author } = await act({ transaction, revision, now });
+    await limitMemberChanges(transaction, provenAuthor, events, now);
     await recordEvents(transaction, events, { at: now, author: provenAuthor, revision });
     return result;
   });
 }
 
 /**
- * Locks the row of the revision (number of the newest change) until the end of the transaction, so that no other change
- * is committed meanwhile.
+ * Locks the row of the revision until the end of the transaction, so that no other change is committed meanwhile.
  * @returns the current revision
  */
 export async function lockRevision(transaction: RegistryDatabase): Promise<number> {
@@ -107,10 +110,7 @@ export async function lockRevision(transaction: RegistryDatabase): Promise<numbe
   return value;
 }
 
-/**
- * Thrown to roll the transaction back if nothing changed, so that the revision (number of the newest change) is not
- * incremented.
- */
+/** Thrown to roll the transaction back if nothing changed, so that the revision is not incremented. */
 class NothingChanged extends Error {
   constructor(readonly result: unknown) {
     super('nothing was changed');

@@ -64,26 +64,27 @@ export interface RegistryOptions {
   readonly token: string | null;
   /** Called after an owner (an administrator with the role `owner`) was created. */
   readonly onOwner?: (() => void) | undefined;
-  /** Permissions whose use requires that the request states a reason. Default: no permissions. */
+  /** Permissions for which a request must state a reason. Default: no permission requires a reason. */
   readonly reasonFor?: ReadonlySet<string> | undefined;
   /**
-   * Secret for the HMAC that hashes an API key to its lookup id, under which the key is stored. The gateways must have
-   * the same secret. Null: lookup ids are SHA-256 hashes without a secret.
+   * Secret of the HMAC that hashes an API key to its lookup id. The database stores this id instead of the key. The
+   * gateways must have the same secret. Null: lookup ids are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. The permissions of a new key must not name other resources. */
   readonly resources: ReadonlySet<string>;
-  /** The gateways' option `keyStore.cache.maxStaleSeconds`: how long they are allowed to use stale cached records. */
+  /** The option `keyStore.cache.maxStaleSeconds`: how long a gateway is allowed to use stale cached records. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
   /** Returns the current problems of the gateways' store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /**
-   * Signs receipts (proofs of acceptance) for checkpoints, the signed states of gateways' access logs. Also signs the
-   * registry's own audit trail. Null, the default: the registry accepts no checkpoints, and signs nothing.
+   * Signs the registry's own audit trail, and receipts for checkpoints. A checkpoint is the signed state of a gateway's
+   * access log; a receipt proves that the registry accepted it. Null, the default: the registry accepts no checkpoints,
+   * and signs nothing.
    */
   readonly witness?: NoteSigner | null | undefined;
-  /** The TLS and addresses with which clients reach the API. Default: plain HTTP on loopback. */
+  /** How clients reach the API: TLS, host names and reverse proxies. Default: plain HTTP on loopback, no proxies. */
   readonly access?: RegistryAccess | undefined;
   /** The OpenID provider at which people sign in. Null, the default: the registry refuses sign-ins. */
   readonly identityProvider?: IdentityProvider | null | undefined;
@@ -97,13 +98,13 @@ export interface RegistryOptions {
    * the console has no wallets.
    */
   readonly operatorsApi?: OperatorsApi | null | undefined;
-  /** Receives the gateways' counts of API requests. Default: the registry receives no counts. */
+  /** The numbers of received batches (messages with request counts), for the metrics. Default: no numbers. */
   readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
   /** The rules that detect unusual use of keys. Null, the default: the registry reports no unusual use. */
   readonly unusual?: RegistryUnusual | null | undefined;
   /** The web console. Null, the default: the registry serves no console. */
   readonly console?: ConsoleSettings | null | undefined;
-  /** Version of the running build, for the metrics. */
+  /** Version and configuration digest of the running program, for the metrics. Default: `unknown`. */
   readonly build?: ApiBuild | undefined;
 }
 
@@ -114,8 +115,9 @@ export interface RegistryUnusual {
 }
 
 /**
- * Lower limit of `maxStaleSeconds`, equal to the option's default. The registry does not know how each gateway is
- * configured. With a lower value, it could consider an old record expired while a gateway still uses that record.
+ * The smallest `maxStaleSeconds` that the registry assumes. It equals the option's default. The registry does not know
+ * the value that each gateway uses. If the registry assumed a smaller value, a gateway could still use a record that
+ * the registry considers expired.
  */
 const leastStaleSeconds = 30;
 
@@ -132,16 +134,9 @@ export interface RegistryServers {
 }
 
 /**
- * Creates the admin API. After each change, the API wakes the projector, which writes the changed records to the
- * gateways' store.
- */
-export function createRegistry(options: RegistryOptions): RestApp {
-  return createServers(options).app;
-}
-
-/**
  * Creates the admin API and, if the console is on, the server of the console. That server offers most routes of the
- * admin API to people with a browser, and also routes for wallets.
+ * admin API to people with a browser, and also routes for wallets. After each change, the admin API wakes the
+ * projector, which writes the changed records to the gateways' store.
  */
 export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
   const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;
@@ -157,8 +152,9 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
   const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
-  // `attempts`, which stores events about refused requests, is stopped twice. The first call runs before other hooks
-  // close the database. The second call stores the events of requests that were in progress during the first one.
+  // `attempts` stores events about refused requests and about reads. The call of `stop` in `preClose` stores the
+  // counts of refused requests while the database is still open. The call in `onClose`, after the last request, waits
+  // for pending writes of events.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);

@@ -5,7 +5,7 @@ import type { RegistryDatabase } from './registry-database.js';
 
 /**
  * The tables of the audit trail. The database user of a running registry is allowed to read them and to insert rows,
- * but not to change rows. It can delete rows only with the SQL function `prune_events`.
+ * but not to change rows. This user can delete rows only with the SQL function `prune_events`.
  */
 const trail = ['events', 'event_chain', 'event_checkpoints'] as const;
 const readOnly = ['kysely_migration', 'kysely_migration_lock'] as const;
@@ -36,9 +36,9 @@ export async function grantRights(database: RegistryDatabase, user: string): Pro
       sql`grant select on ${listOf(all)} to ${to}`,
       sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
       sql`grant insert on ${listOf(trail)} to ${to}`,
-      // `event_tail` describes the last event of the hash chain, so the user has to update these columns for each new
-      // event. Only the function `prune_events` sets the other columns of this table. This function runs with the
-      // rights of its owner.
+      // These columns of `event_tail` describe the last event of the hash chain, so the user updates them for each new
+      // event. Only the function `prune_events` sets the other columns. This function runs with the rights of its
+      // owner, so the user needs no right to update the other columns.
       sql`grant update (id, position, hash) on event_tail to ${to}`,
       sql`grant execute on function prune_events to ${to}`,
     ])
@@ -67,8 +67,9 @@ async function requireOther(database: RegistryDatabase, user: string): Promise<v
 }
 
 /**
- * Requires that the user has no other way to change the audit trail, such as a role (for example pg_write_all_data) or
- * a right that all users have.
+ * Checks that the user has no other right to change the audit trail. For example, a role such as pg_write_all_data or a
+ * grant to all users could give this right.
+ * @throws DatabaseError
  */
 async function requireLimits(database: RegistryDatabase, user: string): Promise<void> {
   for (const table of [...trail, 'event_tail']) {

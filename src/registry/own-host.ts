@@ -1,8 +1,8 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { isLoopback } from '../config/rules/loopback.js';
+import { bareHost, isLoopback } from '../config/rules/loopback.js';
 import { parseRemoteAddress, resolveClientAddress } from '../policy/client-address.js';
-import { type IpAddress, parseIpAddress } from '../policy/ip-address.js';
+import type { IpAddress } from '../policy/ip-address.js';
 import { compileIpRanges, type IpRanges } from '../policy/ip-ranges.js';
 import { hostNameIn, hostsIn } from '../rest/host-header.js';
 import { Refusal } from '../rest/refusal.js';
@@ -10,11 +10,11 @@ import type { ServerTls } from '../tls/server-tls.js';
 
 /** How clients reach the admin API. */
 export interface RegistryAccess {
-  /** TLS of the listener; the app closes this object when it stops. Null: plain HTTP. */
+  /** TLS of the listener; stopped when the app is closed. Null: plain HTTP. */
   readonly tls: ServerTls | null;
   /**
-   * Further host names of the API. The names in the certificate, loopback names and the connection's own address are
-   * always accepted.
+   * Further host names of the API. The names in the certificate, loopback names and the local address of the connection
+   * are always accepted.
    */
   readonly hosts: readonly string[];
   /** Addresses and CIDRs of the reverse proxies; null without proxies. */
@@ -26,40 +26,42 @@ export const localAccess: RegistryAccess = { tls: null, hosts: [], behindProxy: 
 
 const decorator = 'clientAddress';
 /**
- * Accepted values of Sec-Fetch-Site: with these, no page of another origin caused the request. Undefined: the request
- * has no such header, so the client is not a browser.
+ * Accepted values of Sec-Fetch-Site: with these values, no page of another origin caused the request. Undefined: the
+ * header is missing, as in requests of clients that are not browsers.
  */
 const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-origin', 'none']);
 
 /**
  * Rejects requests that are not meant for this API, before `next` authenticates them:
  *
- * - With 421, if Host is not a name of this API: a web page can make its own name resolve to this machine (DNS
- *   rebinding). On open routes (which need no token), an IP address or a missing Host is accepted too: probes send such
- *   requests, and DNS rebinding is not possible without a name.
+ * - With 421, if Host is repeated or is not a name of this API. Otherwise an attacker could make the host name of a web
+ *   page resolve to this machine (DNS rebinding). Probes and metrics, which need no token, also accept an IP address
+ *   or a missing Host. Probes send such requests, and DNS rebinding is not possible without a name.
  * - With 403, if a web page of another origin caused the request.
- * - With 403, if the API has proxies but no TLS, and a request comes neither from a proxy nor from this machine: others
- *   on the network could read its token. Open routes need no token, so they are exempt.
+ * - With 403, if the API has proxies but no TLS, and a request comes neither from a proxy nor from this machine. Others
+ *   on the network could read the token of such a request. Probes and metrics need no token, so they are exempt.
  *
- * @param onRefused gets each rejected request
+ * @param next adds the hooks that authenticate requests
+ * @param onRefused called for each rejected request
  */
 export function requireOwnHost(
   { tls, hosts, behindProxy }: RegistryAccess,
   next: (app: FastifyInstance) => void,
   onRefused: (request: FastifyRequest, refusal: Refusal) => void,
 ): (app: FastifyInstance) => void {
-  const own = new Set(hosts.map(canonical));
+  const own = new Set(hosts.map(bareHost));
   const proxies = compileIpRanges(behindProxy ?? []);
   const isOwn = (name: string, { socket }: FastifyRequest): boolean =>
     isLoopback(name) ||
-    own.has(canonical(name)) ||
-    canonical(name) === parseRemoteAddress(socket.localAddress)?.text ||
-    tls?.covers(canonical(name)) === true;
+    own.has(bareHost(name)) ||
+    bareHost(name) === parseRemoteAddress(socket.localAddress)?.text ||
+    tls?.covers(bareHost(name)) === true;
   return (app) => {
     noteClientAddress(app, behindProxy);
     app.addHook('onRequest', (request, _reply, done) => {
       const peer = parseRemoteAddress(request.socket.remoteAddress);
-      const isOpen = request.routeOptions.config.isOpen === true;
+      // A sign-in is an open route too, but returns a token.
+      const isOpen = request.routeOptions.config.isOpen === true && request.method !== 'POST';
       const [host, ...more] = hostsIn(request);
       const name = hostNameIn(host ?? '');
       const isProbe = isOpen && (host === undefined || isIpLiteral(name));
@@ -106,7 +108,7 @@ export function requireProxy(app: FastifyInstance, behindProxy: readonly string[
 /**
  * Returns the address of a request's client. If the connection comes from a proxy of `registry.behindProxy`, the
  * address is taken from X-Forwarded-For; otherwise it is the address of the connection. Null if a proxy sent an invalid
- * address.
+ * address, or if the connection is already closed.
  */
 export function clientAddressOf(request: FastifyRequest): IpAddress | null {
   return request.getDecorator<IpAddress | null>(decorator);
@@ -115,12 +117,6 @@ export function clientAddressOf(request: FastifyRequest): IpAddress | null {
 function clientOf(peer: IpAddress, { headers }: FastifyRequest, proxies: IpRanges): IpAddress | null {
   const forwardedFor = headers['x-forwarded-for'];
   return resolveClientAddress(peer, forwardedFor === undefined ? [] : [forwardedFor].flat(), proxies);
-}
-
-/** Returns a host in a form that can be compared: a name in lower case, or an IP address without brackets. */
-function canonical(host: string): string {
-  const name = host.toLowerCase().replace(/^\[(.*)\]$/, '$1');
-  return parseIpAddress(name)?.text ?? name;
 }
 
 function isIpLiteral(name: string): boolean {
@@ -149,7 +145,7 @@ function isProtected(peer: IpAddress | null, proxies: IpRanges): boolean {
 function foreignHost(): Refusal {
   return new Refusal(
     421,
-    'The Host header does not name this API: use a host name in the certificate of the API, or add it to registry.hosts',
+    'The Host header does not name this API: use a host name in the certificate of the API, or add the name in Host to registry.hosts',
   );
 }
 

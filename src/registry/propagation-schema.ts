@@ -2,7 +2,7 @@ import Type, { type TObject, type TProperties } from '../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** Which gateways have acknowledged a change, so that they no longer use the old record. */
+/** Which gateways have acknowledged a change and therefore no longer use the old record. */
 export const propagationSchema = Type.Object({
   /** Number of gateways that have to acknowledge (confirm) the change; null if the store is unavailable. */
   gateways: Type.Union([Type.Null(), Type.Integer()]),
@@ -20,8 +20,8 @@ export const propagationSchema = Type.Object({
   ),
   milliseconds: Type.Integer(),
   /**
-   * False if the change is in the database but not yet in the store from which gateways read. It will be written there
-   * as soon as possible. Absent if the change is in the store.
+   * False if the change is not yet in the store from which gateways read. The registry writes the change to the store
+   * as soon as possible, unless a failover of the database has lost it. Absent if the change is in the store.
    */
   projected: Type.Optional(Type.Literal(false)),
 });

@@ -9,19 +9,18 @@ import {
 import type { Clock, Timers } from '../gateway/store-ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 
-/** Which gateways have acknowledged a change, so that they no longer use the old record. */
+/** Which gateways have acknowledged a change and therefore no longer use the old record. */
 export type Propagation = Static<typeof propagationSchema>;
 
 /**
- * Waits until all gateways of an environment have acknowledged a revision (number of a change), or until a timeout. If
- * `environment` is null, waits for the gateways of every environment.
+ * Waits until all gateways of an environment have acknowledged the change with the number `revision`, or until a
+ * timeout. If `environment` is null, waits for the gateways of every environment.
  */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
 /**
- * Waits until all changes up to a revision (number of a change) are in the store from which gateways read, or until a
- * timeout.
- * @returns whether they are in the store
+ * Waits until all changes up to `revision` are in the store from which gateways read, or until a timeout.
+ * @returns whether these changes are in the store
  */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
 
@@ -31,8 +30,8 @@ export interface PropagationSources extends GatewaySources {
     /** Whether all changes up to this revision (number of a change) are in the store. */
     hasProjected(revision: number): Promise<boolean>;
     /**
-     * Resolves when the next change is published (announced to gateways), or when the next pass (attempt to write
-     * pending changes) ends. A failed pass counts too.
+     * Resolves when the next change is published (announced to gateways), or when the next pass ends. A pass is an
+     * attempt to write pending changes. A failed pass counts too.
      */
     nextPass(): Promise<void>;
   };
@@ -110,11 +109,12 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
 /** Polls the progress of one change until it is complete or `stop()` is called. */
 class Watch {
   isProjected = false;
-  /** The known gateways of the change's environment, from the last successful query; null before the first one. */
+  /** The known gateways of the change's environment, from the last successful query; null before that query. */
   gateways: readonly KnownGateway[] | null = null;
   /**
-   * Not null while gateways that are missing in the roster (the database's list of gateways) could use cached records.
-   * `until` is the end of that time, or null if the end is unknown.
+   * Set if gateways that could use cached records are missing in the roster (the database's list of gateways). `until`
+   * is when the last of these records expires, or null if this time is unknown. Without such gateways, and before the
+   * first query, the field itself is null.
    */
   forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
@@ -136,8 +136,8 @@ class Watch {
   }
 
   /**
-   * Waits until the records are in the store, and after that until gateways acknowledge (confirm) the change. An
-   * acknowledgement that a gateway sent before the records were in the store does not count.
+   * Waits until the records are in the store, and after that until each gateway has acknowledged (confirmed) the
+   * change. The query at the beginning only lists the gateways: the result of this query cannot end the wait.
    */
   async untilConfirmed(): Promise<void> {
     void this.#queryGateways();
@@ -194,9 +194,10 @@ class Watch {
   }
 
   /**
-   * Whether to stop waiting: each known gateway has acknowledged the change or stopped sending heartbeats, and the
-   * roster (the list of gateways) is complete. An incomplete roster is ignored if it will be complete only after the
-   * timeout, because waiting would not help.
+   * Whether to stop waiting. Both conditions must hold:
+   * 1. Each known gateway has acknowledged the change or stopped sending heartbeats.
+   * 2. The roster (the list of gateways) is complete, or will be complete only after the timeout. In the latter case,
+   *    waiting would not help.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

@@ -10,13 +10,15 @@ export interface RegistryContext {
   readonly clock: Clock;
   readonly random: (size: number) => Buffer;
   /**
-   * Secret for the HMAC that hashes an API key to its lookup id, under which the key is stored. The gateways must have
-   * the same secret. Null: lookup ids are SHA-256 hashes without a secret.
+   * Secret of the HMAC that hashes an API key to its lookup id. The database stores this id instead of the key. The
+   * gateways must have the same secret. Null: lookup ids are SHA-256 hashes without a secret.
    */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. The permissions of a new key must not name other resources. */
   readonly resources: ReadonlySet<string>;
-  /** Called after each committed change. */
+  /** Permissions whose use requires a reason (`registry.reasonFor`). */
+  readonly reasonFor?: ReadonlySet<string> | undefined;
+  /** Called after each committed change that gateways have to know. */
   readonly onChange: () => void;
   /** Waits until the gateways have acknowledged (confirmed) a change, or until a timeout. */
   readonly confirm: Confirmation;
@@ -25,7 +27,7 @@ export interface RegistryContext {
 /** Length of the random part of a ULID: 16 characters, each of which encodes five bits. */
 const randomCharacters = 16;
 
-/** Creates an id, such as `m_01J…`. Ids sort by creation time. */
+/** Creates an id, such as `m_01J…`. Ids with the same prefix sort by creation time. */
 export function newId(
   prefix: 'm' | 'key' | 'r' | 'adm' | 'tok' | 'sig' | 'apr' | 'jti' | 'ses' | 'lnk' | 'csi',
   now: number,

@@ -23,8 +23,8 @@ export interface RegistryMetricSources extends GatewaySources {
 }
 
 /**
- * Adds the metrics of the registry. They show how far the newest changes have come (to the database, the gateways'
- * store or the gateways), how records were repaired, and what needs an administrator's attention.
+ * Adds the metrics of the registry. They show whether the newest changes have reached the database, the gateways' store
+ * and the gateways. They also show how records were repaired, and what needs an administrator's attention.
  */
 export function addRegistryMetrics(
   metrics: ApiMetrics,

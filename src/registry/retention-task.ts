@@ -1,8 +1,8 @@
 import type { Logger, Timers } from '../gateway/store-ports.js';
 
 /**
- * Pause between two batches of deletions. Waiting changes run during this pause, so a change waits for at most one
- * batch.
+ * Pause between two batches of deletions. A database change that has to wait for a batch runs during this pause, so the
+ * change waits for at most one batch.
  */
 const betweenBatchesMilliseconds = 50;
 const betweenRoundsMilliseconds = 60_000;
@@ -14,7 +14,7 @@ export interface RetentionOptions {
   readonly what: string;
   /** Deletes one batch. Returns whether there could be more to delete. */
   readonly forget: () => Promise<boolean>;
-  /** Called after a failed batch, so that the caller starts the next batch from the beginning of the data. */
+  /** Called after a failed batch, so that the next call of `forget` begins with the oldest data again. */
   readonly onFailure?: () => void;
   readonly logger?: Logger | undefined;
 }
@@ -76,7 +76,7 @@ export class RetentionTask {
  */
 export class PassedTime {
   readonly #monotonic: () => number;
-  /** When the monotonic clock showed `at`, the time `moment` had certainly passed. */
+  /** When the monotonic clock showed `at`, the time `moment` had certainly passed. Null before data was found. */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
 
   /** @param monotonic a monotonic clock, in milliseconds */

@@ -1,10 +1,9 @@
 import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session.js';
-import { asListenError, OperatorError } from '../config/operator-error.js';
+import { asListenError } from '../config/operator-error.js';
 import { readToken } from '../rest/bearer-token.js';
 import { ServerTls } from '../tls/server-tls.js';
 import type { GatewayInbox } from '../gateway/channel-ports.js';
-import { permissions } from './administrators/roles.js';
 import { type ApprovalRules, noRules } from './approvals/guard.js';
 import { applyConfiguredRules } from './approvals/rules.js';
 import { SilentRuns } from './checkpoints/findings.js';
@@ -24,7 +23,7 @@ import { OldUsage } from './usage/old-usage.js';
 import { UsageBatches, type UsageObserver } from './usage/usage-batches.js';
 
 /**
- * The rules that detect unusual use of keys, the webhooks to which findings (of unusual use) are sent, and how many
+ * The rules that detect unusual use of keys, the webhooks to which the findings of these rules are sent, and how many
  * days findings are kept.
  */
 export interface StartUnusual extends RegistryUnusual {
@@ -118,9 +117,9 @@ export interface RunningRegistry {
 }
 
 /**
- * How long to wait for gateways' reports of records with a status that denies requests (inactive records), in
- * milliseconds. This is enough, because a gateway writes its report during a heartbeat. A gateway sends two heartbeats
- * a second, and tries to reconnect at least once a second.
+ * How long to wait for gateways' reports of inactive records (whose status denies requests), in milliseconds. A gateway
+ * writes its report during a heartbeat. It sends two heartbeats a second, and tries to reconnect at least once a
+ * second. So this time is enough.
  */
 const reportMilliseconds = 1_500;
 /**
@@ -134,21 +133,11 @@ const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
  */
 const firstPassMilliseconds = 1_000;
 
-/** Requires that `registry.reasonFor` names only permissions that exist. @throws OperatorError */
-function requirePermissions(named: ReadonlySet<string>): void {
-  const unknown = [...named].filter((name) => !(permissions as readonly string[]).includes(name));
-  if (unknown.length === 0) return;
-  const list = permissions.join(', ');
-  throw new OperatorError(
-    `registry.reasonFor contains names that are not permissions: ${unknown.join(', ')}. The permissions are ${list}.`,
-  );
-}
-
 /**
  * Starts a registry: opens the database, applies its migrations, accepts requests and writes changes to the gateways'
  * store. Starts even if the store is unavailable.
  * @throws DatabaseError
- * @throws OperatorError for an invalid token, certificate or permission in `registry.reasonFor`, or a port in use
+ * @throws OperatorError for an invalid token or certificate, or a port in use
  */
 export async function startRegistry({
   host,
@@ -170,8 +159,7 @@ export async function startRegistry({
   console = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
-  const { clock, random, reasonFor = new Set<string>() } = options;
-  requirePermissions(reasonFor);
+  const { clock, random } = options;
   const token = bootstrap === 'off' ? null : await readToken(tokenFile, 'registry.tokenFile');
   const tls =
     certFile === null || keyFile === null

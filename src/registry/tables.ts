@@ -84,19 +84,20 @@ interface RevisionRow {
   /** When `is_open` becomes 1. Null if this time is unknown, or if `is_open` is already 1. */
   opens_at: Generated<number | null>;
   /**
-   * Revision (number) of the newest change that was announced to gateways since the store was last rewritten (since
-   * this generation began); 0 before the first announcement.
+   * Revision (number) of the newest change that was announced to gateways in the current generation; 0 before the first
+   * announcement.
    */
   published_revision: Generated<number>;
   published_change: Generated<string | null>;
   /**
-   * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of them. Null if some
-   * records could be unsealed.
+   * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of these secrets. Null
+   * if some records are possibly not sealed.
    */
   sealed_by: Generated<string | null>;
   /**
    * The value of `published_change` for which `sealed_by` is valid. An earlier release does not seal (authenticate) the
-   * records of a change that it publishes. That release sets only `published_change`, so the two columns then differ.
+   * records of a change that it publishes, and sets only `published_change`. So if the two columns differ, `sealed_by`
+   * is not valid.
    */
   sealed_change: Generated<string | null>;
 }
@@ -117,8 +118,8 @@ interface GatewayRow {
   /** Revision (number) of the change that added the gateway. */
   revision: number;
   /**
-   * 1 after the gateway has sent a sealed (authenticated) acknowledgement, otherwise 0. After such an acknowledgement,
-   * its unsealed acknowledgements are rejected, because any client of the store could forge them.
+   * 1 after the gateway has sent a sealed (authenticated) acknowledgement, otherwise 0. While it is 1, unsealed
+   * acknowledgements of this gateway are rejected, because any client of the store could forge them.
    */
   seals: Generated<number>;
 }
@@ -148,15 +149,15 @@ interface RestoreRow {
 }
 
 /**
- * A key or merchant that the registry restricted after a restore, because its record in the store or in a gateway has a
- * later revision (number of a change) and fewer rights.
+ * A key or merchant that the registry restricted after a restore of the database. The reason: the record in the store
+ * or in a gateway has fewer rights than the record in the database, from a change that the database lacks.
  */
 interface HeldBackRow {
   /** The id of the key or the merchant. */
   id: string;
   kind: 'key' | 'merchant';
   merchant_id: string;
-  /** Where the later revision (number of a change) was found: `store`, or the instance id of a gateway. */
+  /** Where the record with fewer rights was found: `store`, or the instance id of a gateway. */
   source: string;
   /** The values of the changed columns before the restriction, as JSON. */
   was: string;
@@ -174,16 +175,16 @@ interface ProjectorRow {
 }
 
 /**
- * A public key of an instance (gateway), and its period of validity. It verifies checkpoints, the signed states of the
- * instance's access log.
+ * A public key of an instance (gateway), and the period in which the key is valid. The key verifies checkpoints, the
+ * signed states of the instance's access log.
  */
 interface InstanceKeyRow {
   public_key: string;
   name: string;
   pinned_at: number;
   /**
-   * The actor that pinned the key (stored it as valid). `registry`: the registry itself pinned the key, because the
-   * first checkpoint (signed state of a log) of this instance was signed with it.
+   * The actor that pinned the key, that is, stored it as valid. `registry`: the registry itself pinned the key, because
+   * the first checkpoint of this instance was signed with it.
    */
   pinned_by: string;
   counts_from: number;
@@ -210,26 +211,26 @@ interface RunRow {
   signed_at: number;
   began_at: number;
   received_at: number;
-  /** When a checkpoint (signed state) of this run (log of one process) was last appended to the checkpoint list. */
+  /** When a checkpoint of this run was last appended to the checkpoint list. */
   listed_at: number;
   every_seconds: number;
-  /** The origin (id) of the run (log of one process) that this run continues; null if it continues no run. */
+  /** The origin (id) of the run that this run continues; null if this run continues no other run. */
   previous_run: string | null;
   /**
-   * The origin (id) of the run (log of one process) that will continue this run, according to its end checkpoint. Null
-   * if the end checkpoint announces no run, or has not arrived.
+   * The origin (id) of the run that will continue this run, according to the end checkpoint of this run. Null if the
+   * end checkpoint announces no run, or has not arrived.
    */
   next_run: string | null;
   /**
-   * 1 if the search for silent runs (runs whose checkpoints have stopped) must skip this run: a finding (reported
-   * problem) exists already, or the run has ended and its next run has begun. Otherwise 0.
+   * Silent runs are runs whose checkpoints have stopped. 1 if the search for silent runs must skip this run: a finding
+   * exists already, or the run has ended and its next run has begun. Otherwise 0.
    */
   was_missed: Generated<number>;
 }
 
 /**
- * An accepted checkpoint (signed state of a log) that a newer one of the same run (log of one process) has replaced. If
- * a gateway submits it again, the gateway gets the same receipt (proof of acceptance).
+ * An accepted checkpoint that a newer checkpoint of the same run has replaced. If a gateway submits the replaced
+ * checkpoint again, the gateway gets the same receipt (proof of acceptance).
  */
 interface EarlierCheckpointRow {
   /** SHA-256 of the text that the gateway signed, in base64. */
@@ -256,7 +257,7 @@ interface CheckpointTreeRow {
   subtrees: string;
 }
 
-/** A problem that the witness (the part of the registry that checks the signed states of access logs) has found. */
+/** A problem that the witness has found. The witness is the part of the registry that checks checkpoints. */
 interface CheckpointFindingRow {
   id: string;
   found_at: number;

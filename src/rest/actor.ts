@@ -8,17 +8,17 @@ import { Refusal } from './refusal.js';
 export const actorForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}$/i;
 
 /**
- * Returns the name of the person or program that makes a change: the `x-actor` header, or `admin` without the header.
- * The name is not authenticated, because each client with the token can send any name.
+ * Returns the name in `x-actor`, with which a client says who uses a shared token. Null if the header is missing or
+ * empty. The name is not authenticated: several clients share the token, and each of them can send any name.
  * @throws Refusal 400 for an invalid name
  */
-export function actorOf({ headers }: FastifyRequest): string {
+export function actorIn({ headers }: FastifyRequest): string | null {
   const actor = headers['x-actor'];
-  if (actor === undefined || actor === '') return 'admin';
+  if (actor === undefined || actor === '') return null;
   // Node joins repeated headers with a comma, which `actorForm` rejects.
   if (typeof actor === 'string' && actorForm.test(actor)) return actor;
   throw new Refusal(
     400,
-    'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, and must not contain an API key',
+    'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, and must not contain an API key',
   );
 }

@@ -14,8 +14,9 @@ type CounterValues<Label extends string> = readonly {
 }[];
 
 /**
- * Prometheus metrics of an API, at `/metrics`. The request metrics have only declared routes, methods and statuses as
- * labels. So clients cannot create new time series, and no label contains a merchant or a key.
+ * Prometheus metrics of an API, at `/metrics`. The labels of the request metrics are the declared route path, the HTTP
+ * method and the status. Each label has few values, so clients cannot fill the memory with new time series. No label
+ * contains a merchant or a key.
  */
 export class ApiMetrics {
   readonly #registry = new Registry();

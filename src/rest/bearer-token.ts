@@ -12,7 +12,8 @@ const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
 /**
  * Reads a bearer token from a file, without surrounding white space.
  * @param option the configuration option that names the file
- * @throws OperatorError if the file cannot be read or has no valid token
+ * @param file null if the option is not set
+ * @throws OperatorError if the option is not set, or if the file cannot be read or has no valid token
  */
 export async function readToken(
   file: string | null,
@@ -20,7 +21,7 @@ export async function readToken(
 ): Promise<string> {
   if (file === null) {
     throw new OperatorError(
-      `${option} must name a file with a token of at least ${shortestToken} characters, such as \`openssl rand -hex 32\` makes.`,
+      `${option} must name a file with a token of at least ${shortestToken} characters. Create one with "openssl rand -hex 32".`,
     );
   }
   const token = (await readOperatorFile(file, 'The token file', mostTokenBytes, alwaysSecret)).toString('utf8').trim();
@@ -37,11 +38,16 @@ export function bearerTokenIn(header: string | undefined): string | null {
   return headerForm.exec(header ?? '')?.groups?.token ?? null;
 }
 
-/** Returns a function that compares a token with the expected one in constant time. */
+/** Returns a function that compares a given token with the expected token in constant time. */
 export function tokenCheck(token: string): (given: string) => boolean {
   const expected = digestOf(token);
   // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the token.
   return (given) => timingSafeEqual(digestOf(given), expected);
+}
+
+/** Returns true if a text is an IP address. */
+export function isIpAddress(text: string): boolean {
+  return parseIpAddress(text) !== null;
 }
 
 /** Returns true if a text is an IP address or a CIDR. */
@@ -50,8 +56,9 @@ export function isIpRange(text: string): boolean {
 }
 
 /**
- * Returns true if a token is valid from an address; an unknown address is null.
+ * Returns true if a token is valid from this client address.
  * @param sources addresses and CIDRs from which the token is valid; null for all
+ * @param address null if unknown; a token from an unknown address is valid only if `sources` is null
  */
 export function isFrom(sources: readonly string[] | null, address: string | null): boolean {
   if (sources === null) return true;

@@ -1,7 +1,7 @@
 import { maskKeys, maskTokens } from '../telemetry/mask-keys.js';
 import type { Page, Paging } from './paging.js';
 
-/** A problem with a request, and the field that has it. */
+/** A problem with a request, and the field that causes the problem. */
 export interface Problem {
   /** Name of the field; empty if the problem concerns the whole body. */
   readonly path: string;
@@ -29,9 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * Builds the body of an error response. Masks API keys and administrators' tokens: a client can send one in place of a
- * name by mistake, and the services store some responses. If there is a failure code, `data.errors` is present even
- * when empty, because command-line tools of earlier releases require it.
+ * Builds the body of an error response. Masks API keys and administrators' tokens: a client can send such a secret as a
+ * name by mistake, and the services store some responses. With a failure code, `data.errors` is present even if it is
+ * empty, because command-line tools of earlier releases require this field.
  */
 export function failure(
   message: string,

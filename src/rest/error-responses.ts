@@ -1,4 +1,4 @@
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from './refusal.js';
 
@@ -14,20 +14,13 @@ const messages: Readonly<Record<number, string>> = {
   415: 'Content-Type must be application/json',
 };
 
-/** Value of `retry-after` in a 503. This status means that the database is unavailable or this process is stopping. */
-const retryAfterSeconds = 1;
+/** Value of `retry-after` in a 503, for example while the database is unavailable or this process is stopping. */
+const unavailableSeconds = 1;
 
 /**
- * Makes the app send an error response for every error. Unexpected errors are also logged, because clients do not get
- * their details.
+ * Sends the response for one error. Also works before Fastify has found the route of the request. An unexpected error
+ * is also logged, because the response does not contain its details.
  */
-export function respondToErrors(app: FastifyInstance, logger: Logger | undefined): void {
-  app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
-    respondToError(error, request, reply, logger);
-  });
-}
-
-/** Sends the response for one error. Also works for a request for which no route was found yet. */
 export function respondToError(
   error: FastifyError | Refusal,
   request: FastifyRequest,
@@ -45,7 +38,8 @@ export function respondToError(
     };
     logger?.error(details, 'a request failed');
   }
-  if (statusCode === 503) reply.header('retry-after', retryAfterSeconds);
+  const wait = statusCode === 503 ? unavailableSeconds : refusal.retryAfterSeconds;
+  if (wait !== null) reply.header('retry-after', wait);
   void reply.code(statusCode).send(body);
 }
 
@@ -54,7 +48,7 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // An operator can fix the cause of an OperatorError, such as an unavailable database. So the status is 503 and not
-  // 500, because 503 invites the client to retry.
+  // An operator can fix the cause of an OperatorError, such as an unavailable database. A retry can then succeed, so
+  // the status is 503 and not 500.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

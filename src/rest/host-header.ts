@@ -2,7 +2,10 @@ import type { FastifyRequest } from 'fastify';
 
 const hostForm = /^(?<name>\[[^\]]*\]|[^:[\]]+)(?::[0-9]*)?$/;
 
-/** Returns all Host headers. Reads the raw headers, because Node silently keeps only the first of two Host headers. */
+/**
+ * Returns the values of all Host headers. Reads the raw headers, because Node silently keeps only the first of two Host
+ * headers.
+ */
 export function hostsIn({ raw: { rawHeaders } }: FastifyRequest): string[] {
   return rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === 'host');
 }

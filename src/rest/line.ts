@@ -5,8 +5,8 @@ import Type from '../typebox/typebox.js';
 // below must complete such a sentence.
 
 /**
- * Creates the schema for one line of text that is not blank. It rejects control characters and lone surrogates, which
- * databases truncate or replace, and Unicode line separators.
+ * Creates the schema for one line of text that is not blank. The schema rejects control characters, lone surrogates and
+ * Unicode line separators. Some databases truncate a text at a control character, or replace lone surrogates.
  */
 export function line(longest: number, example = 'Amina Okafor') {
   return textOf(longest, example, '', '');

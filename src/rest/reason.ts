@@ -4,8 +4,8 @@ import { Refusal } from './refusal.js';
 const longestReason = 200;
 
 /**
- * Returns the reason in the header `x-reason`; null without a reason. Clients send it percent-encoded, because a header
- * can contain only ASCII reliably.
+ * Decodes the reason in the header `x-reason`; null if the header is missing or empty. Clients percent-encode the
+ * reason, because a header can contain only ASCII reliably.
  * @throws Refusal 400 for a reason that is malformed, too long, blank, on several lines, or contains an API key
  */
 export function reasonIn(text: string | readonly string[] | undefined): string | null {

@@ -27,6 +27,7 @@ export class Refusal extends Error {
   /**
    * @param code the stable code of this failure, for programs; never renamed
    * @param details further data for programs, such as the id of a conflicting record
+   * @param retryAfterSeconds the value of the header `retry-after`; null for no header, except in a 503
    */
   constructor(
     readonly statusCode: number,
@@ -34,6 +35,7 @@ export class Refusal extends Error {
     readonly problems: readonly Problem[] = [],
     readonly code: string | null = codeOf(statusCode),
     readonly details: Readonly<Record<string, string>> = {},
+    readonly retryAfterSeconds: number | null = null,
   ) {
     super(message);
     this.name = 'Refusal';

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Server } from 'node:tls';
 import Fastify, {
   type FastifyBaseLogger,
+  type FastifyError,
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
@@ -16,10 +18,11 @@ import { deepestLevel, parseStrictJson, StrictJsonError } from '../json/strict-j
 import { STATUS_CODES } from '../node/http.js';
 import type { ServerTls } from '../tls/server-tls.js';
 import Type from '../typebox/typebox.js';
-import { respondToError, respondToErrors, type Logger } from './error-responses.js';
+import { plainAddress } from './counted-source.js';
+import { respondToError, type Logger } from './error-responses.js';
 import { failure } from './envelope.js';
 import { codeOf, Refusal } from './refusal.js';
-import { type TypeboxProvider, validatorCompiler } from './validation.js';
+import { type TypeboxProvider, validatorCompiler, withAllProblems } from './validation.js';
 
 /** A Fastify app whose handlers get the static types of their schemas. */
 export type RestApp = FastifyInstance<
@@ -40,15 +43,14 @@ export const idParams = Type.Object({ id: Type.String() });
 export interface ServerOptions {
   readonly logger?: Logger | undefined;
   /**
-   * Called for each request whose header section is too large, with the client's address. No Fastify hook runs for such
-   * a request.
+   * Called for each request whose header section is too large, with the peer's address (null if unknown). No Fastify
+   * hook runs for such a request.
    */
   readonly onOversized?: (address: string | null) => void;
-  /**
-   * TLS of the listener. When the app closes, it stops the reload of certificates. Null or omitted: the API uses plain
-   * HTTP.
-   */
+  /** TLS of the listener. When the app closes, it stops the reload of certificates. Null or omitted: plain HTTP. */
   readonly tls?: ServerTls | null;
+  /** Maximum size of a request head over plain HTTP, in bytes. Undefined or omitted: Node's default, 16 KiB. */
+  readonly maxHeadBytes?: number | undefined;
 }
 
 /** Options of an API with JSON bodies and one response format. */
@@ -67,7 +69,7 @@ const requestTimeoutMilliseconds = 30_000;
  * The limit of the whole request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
-/** Maximum number of open connections. All gateways together open fewer. Further connections are closed at once. */
+/** Maximum number of open connections, more than all gateways together open. Excess connections are closed at once. */
 const maxConnections = 10_000;
 
 /** Creates an app without routes. All responses have the same JSON format and `cache-control: no-store`. */
@@ -76,10 +78,10 @@ export function createRestApp({ admit, ...options }: RestOptions): RestApp {
 }
 
 /** Creates an app without routes, whose error responses have the JSON format of the API. */
-export function createServer({ logger, onOversized, tls = null }: ServerOptions): FastifyInstance {
+export function createServer({ logger, onOversized, tls = null, maxHeadBytes }: ServerOptions): FastifyInstance {
   const parserErrors = new ParserErrors(onOversized);
   const app = Fastify({
-    ...(tls === null ? {} : { https: tls.options }),
+    ...(tls === null ? { http: { maxHeaderSize: maxHeadBytes } } : { https: tls.options }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
     // Turns off Fastify's own 503, which would not have the JSON format of all other responses.
@@ -96,13 +98,15 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
     tls.serve(app.server as unknown as Server);
     app.addHook('onClose', () => tls.stop());
   }
-  respondToErrors(app, logger);
+  app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
+    respondToError(withAllProblems(error, request), request, reply, logger);
+  });
   parserErrors.watch(app);
   refuseWhileStopping(app);
   return app;
 }
 
-/** Makes an API with JSON bodies from an app, or from one part of an app that has a prefix. */
+/** Turns an app, or the part of an app below a path prefix, into an API with JSON bodies. */
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
@@ -116,8 +120,8 @@ export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): Re
 }
 
 /**
- * During shutdown, rejects requests that a client has pipelined behind a request in progress. Fastify closes the
- * connection after the response.
+ * During shutdown, rejects requests that a client has pipelined behind a request in progress. After the 503, Fastify
+ * closes the connection.
  */
 function refuseWhileStopping(app: FastifyInstance): void {
   let isStopping = false;
@@ -160,10 +164,13 @@ function acceptJsonBodies(app: FastifyInstance): void {
       done(Refusal.invalid([{ path: '', message }]));
     }
   });
-  // Fastify checks the content type only if there is a body. So this hook rejects a request without a content type if
-  // its route takes a body.
   app.addHook('onRequest', (request, _reply, done) => {
-    const missing = takesBody(request) && request.headers['content-type'] === undefined;
+    const { headers } = request.raw;
+    // Some clients, such as fetch and curl, send a content type with an empty body. A request without a body needs none.
+    if (!takesBody(request) && isWithoutBody(headers)) delete headers['content-type'];
+    // Fastify does not check the content type of a request without a body. If the route requires a body, this hook
+    // therefore rejects a request without a content type.
+    const missing = takesBody(request) && headers['content-type'] === undefined;
     done(missing ? new Refusal(415, 'Content-Type must be application/json') : undefined);
   });
 }
@@ -180,9 +187,13 @@ function messageOf({ problem, fieldName }: StrictJsonError): string {
   return messages[problem];
 }
 
+function isWithoutBody(headers: IncomingHttpHeaders): boolean {
+  return headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0';
+}
+
 /**
- * Returns true if the request's route accepts a body. A route without a body schema, for example one that only revokes
- * a key, does not.
+ * Returns true if the request's route accepts a body. A route without a body schema accepts none, for example the route
+ * that revokes a key.
  */
 function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
   return methodsWithBody.has(method) && !is404 && routeOptions.schema?.body !== undefined;
@@ -207,8 +218,8 @@ interface RoutePath {
  */
 function refuseOtherRequests(app: FastifyInstance): void {
   const known = new Map<string, RoutePath>();
-  // A separate router finds a path whatever the method. The alternative, a route for each unsupported method, would mean
-  // 30 routes per path, and registering them would take half of the CPU time of an app's start.
+  // A separate router finds the path of a request with any method. The alternative, a route for each unsupported
+  // method, would mean 30 routes per path. Registering them would take half of the CPU time of an app's start.
   const paths = FindMyWay({ maxParamLength: longestId });
   app.addHook('onRoute', ({ url, method }) => {
     const path = known.get(url) ?? { url, methods: new Set() };
@@ -235,24 +246,36 @@ function refuseOtherRequests(app: FastifyInstance): void {
 }
 
 const headersTooLarge = 'HPE_HEADER_OVERFLOW';
+const lingerMilliseconds = 2_000;
 const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, [headersTooLarge]: 431 };
 
 /** Sends error responses in the API's JSON format for requests that Node's HTTP parser rejects. */
 class ParserErrors {
   readonly #waiting = new WeakMap<Socket, number>();
+  readonly #lingering = new WeakSet<Socket>();
   readonly #onOversized: RestOptions['onOversized'];
 
   constructor(onOversized: RestOptions['onOversized']) {
     this.#onOversized = onOversized;
   }
 
-  /** Sends the error response. Fastify calls it as its option `clientErrorHandler`. */
+  /**
+   * Sends the error response, unless another response is outstanding, and closes the connection. This function is
+   * Fastify's option `clientErrorHandler`.
+   */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
+    if (this.#lingering.has(socket)) return; // the parser reports the error again for each further packet
     if (error.code === headersTooLarge) this.#onOversized?.(plainAddress(socket.remoteAddress));
     // If an earlier request has no response yet, the client would take this error for the response to that request.
     // That request could have moved money, so the connection is closed without a response.
-    if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
-    socket.destroy(error);
+    const isAnswerable = socket.writable && (this.#waiting.get(socket) ?? 0) === 0;
+    if (isAnswerable) socket.write(responseTo(error.code));
+    // With an immediate close, a client that is still sending would lose the response. A parser that has failed parses
+    // nothing more, but after a timeout the rest of the request could arrive and be executed.
+    if (isAnswerable && (error.code as string | undefined)?.startsWith('HPE_') === true) {
+      this.#lingering.add(socket.end());
+      setTimeout(() => socket.destroy(), lingerMilliseconds).unref();
+    } else socket.destroy(error);
   };
 
   /** Counts the outstanding responses of each connection. */
@@ -265,17 +288,12 @@ class ParserErrors {
   }
 }
 
-/** Returns an address of a socket without the prefix of a mapped IPv4 address, and without a zone. */
-export function plainAddress(address: string | undefined): string | null {
-  return address?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null;
-}
-
 function responseTo(code: string | undefined): string {
   const status = statuses[code ?? ''] ?? 400;
   const reason = STATUS_CODES[status] ?? '';
   const body = JSON.stringify(failure(reason, [], codeOf(status)));
   return (
     `HTTP/1.1 ${status} ${reason}\r\ndate: ${new Date().toUTCString()}\r\ncontent-type: application/json; charset=utf-8\r\n` +
-    `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`
+    `content-length: ${Buffer.byteLength(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n${body}`
   );
 }

@@ -1,8 +1,9 @@
 import Type, { type Static } from '../typebox/typebox.js';
+import { noKeyIn, noKeyWords } from './line.js';
 
 /**
- * Permissions for the wallets of the services. The registry decides which operator has which permission, and each route
- * of the services' API for operators requires one of them.
+ * Permissions of operators for the wallets in the services. The registry grants the permissions. Each authenticated
+ * route of the services' API for operators requires one of these permissions.
  */
 export const walletPermissions = ['wallets:read', 'wallets:write', 'wallets:fund'] as const;
 
@@ -33,8 +34,8 @@ export const fundingSchema = Type.Object({
     description: `a positive whole number of minor units, such as kobo, up to ${Number.MAX_SAFE_INTEGER}`,
   }),
   reference: Type.String({
-    pattern: /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$/,
-    description: '1 to 100 letters, digits and . _ : / -, the first a letter or a digit',
+    pattern: new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`),
+    description: `1 to 100 letters, digits and . _ : / -, the first a letter or a digit, ${noKeyWords}`,
   }),
 });
 

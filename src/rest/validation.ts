@@ -1,4 +1,4 @@
-import type { FastifySchema, FastifySchemaCompiler, FastifyTypeProvider } from 'fastify';
+import type { FastifyError, FastifyRequest, FastifySchema, FastifySchemaCompiler, FastifyTypeProvider } from 'fastify';
 import { Compile, type Static, type TObject, type TSchema } from '../typebox/typebox.js';
 import type { Problem } from './envelope.js';
 import { Refusal } from './refusal.js';
@@ -20,9 +20,45 @@ export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> =
   };
 };
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Returns the problems of those parts of a request that no schema describes, such as a header. */
+    otherProblems?: (request: FastifyRequest) => readonly Problem[];
+  }
+}
+
+const parts = [
+  ['params', 'params'],
+  ['body', 'body'],
+  ['querystring', 'query'],
+] as const;
+
+/**
+ * Adds the problems of all other parts of a request to a validation error, because Fastify stops at the first invalid
+ * part. Returns any other error unchanged.
+ */
+export function withAllProblems(error: FastifyError | Refusal, request: FastifyRequest): FastifyError | Refusal {
+  if (!(error instanceof Refusal) || !('validationContext' in error)) return error;
+  const ofParts = parts.flatMap(([part, name]) => {
+    const result: unknown = request.getValidationFunction(part)?.(request[name]);
+    return (result as { readonly error?: Refusal } | undefined)?.error?.problems ?? [];
+  });
+  const others = request.routeOptions.config.otherProblems?.(request) ?? [];
+  const [first, ...further] = [...ofParts, ...others];
+  return first === undefined ? error : Refusal.invalid([first, ...further]);
+}
+
+/** Returns what a value must be instead; null for a right value. */
+type Check<Value> = (value: Value) => string | null;
+
+/** Adds a check that a JSON schema cannot express. Only values that match the schema are checked. */
+export function withCheck<Schema extends TSchema>(schema: Schema, check: Check<Static<Schema>>): Schema {
+  return { ...schema, check };
+}
+
 const validators = new WeakMap<TSchema, ReturnType<typeof Compile>>();
 
-/** Compiles each field once, because the admin API and the console have the same routes. */
+/** Compiles the validator of each field only once: the admin API and the console have the same routes and fields. */
 function validatorOf(field: TSchema): ReturnType<typeof Compile> {
   const known = validators.get(field) ?? Compile(field);
   validators.set(field, known);
@@ -40,18 +76,20 @@ export function fieldProblems(schema: TObject, kind: string): (value: unknown) =
   const checks = Object.entries(schema.properties).map(([name, field]) => {
     const validator = validatorOf(field);
     const expected = 'description' in field ? String(field.description) : 'in a valid form';
+    const check = 'check' in field ? (field.check as Check<unknown>) : () => null;
     return (fields: object): Problem | null => {
       if (!Object.hasOwn(fields, name))
         return required.has(name) ? { path: name, message: `${name} is required` } : null;
       const value: unknown = Reflect.get(fields, name);
-      return validator.Check(value) ? null : { path: name, message: `${name} must be ${expected}` };
+      const missed = validator.Check(value) ? check(value) : expected;
+      return missed === null ? null : { path: name, message: `${name} must be ${missed}` };
     };
   });
   return (value) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       return [{ path: '', message: 'The body must be a JSON object' }];
     }
-    const problems = checks.map((check) => check(value)).filter((problem) => problem !== null);
+    const problems = checks.map((problemIn) => problemIn(value)).filter((problem) => problem !== null);
     const unknown = Object.keys(value).filter((name) => !Object.hasOwn(schema.properties, name));
     for (const name of unknown.slice(0, mostUnknownFields)) {
       const shown = name.slice(0, longestName);

@@ -21,7 +21,7 @@ export interface AssertionVerifier {
    * Verifies an assertion, and returns its merchant and environment.
    * @param path path of the request, which determines the upstream that the `aud` claim must name
    * @throws Refusal 403 for an assertion that the gateway did not sign, that is expired or malformed, or that is for
-   * another upstream
+   * another upstream; also for a path that belongs to no upstream
    * @throws OperatorError if the gateway's public keys cannot be fetched
    */
   verify(assertion: string, path: string): Promise<Tenant>;
@@ -29,13 +29,14 @@ export interface AssertionVerifier {
 
 /** Options of the verifier of assertions (signed JWTs that name the merchant). */
 export interface VerifierOptions {
-  /** A function that finds the public key with which the gateway signed an assertion. */
+  /** A function that finds the public key with which an assertion must be verified. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
   /** Returns the name of the upstream to which the gateway routes a path; null if no route matches. */
   readonly upstreamOf: (path: string) => string | null;
   /**
-   * The `aud` value that gateways of the previous release use for every upstream; null: such assertions are rejected.
+   * The `aud` value that gateways of the previous release use for every upstream; null: assertions of these gateways
+   * are rejected.
    */
   readonly formerAudience: string | null;
   readonly clock: { now(): number };
@@ -43,7 +44,7 @@ export interface VerifierOptions {
 
 /** Tolerated difference between the clocks of two machines. */
 const clockToleranceSeconds = 5;
-/** Maximum length of an assertion. A longer one is rejected before verification; a genuine one has about 400 bytes. */
+/** Maximum length of an assertion. Longer texts are rejected unverified; a genuine assertion has about 400 bytes. */
 const maxAssertionLength = 4096;
 
 const claims = Compile(
@@ -55,8 +56,8 @@ const claims = Compile(
 );
 
 /**
- * Creates the verifier of `x-gateway-assertion` headers. It checks signature, algorithm, issuer, audience, time and the
- * claims about the merchant.
+ * Creates the verifier of `x-gateway-assertion` headers. The verifier checks signature, algorithm, issuer, audience,
+ * time and the claims about the merchant.
  */
 export function createAssertionVerifier(options: VerifierOptions): AssertionVerifier {
   const { keys, issuer, upstreamOf, formerAudience, clock } = options;

@@ -23,7 +23,7 @@ import {
 } from './transactions/schema.js';
 import { recordParams } from './fields.js';
 import type { OperatorEvents } from './operators/operator-events.js';
-import { findWallet, listWallets } from './wallets/repository.js';
+import { listWallets, requireWallet } from './wallets/repository.js';
 import { walletSchema, walletsQuery } from './wallets/schema.js';
 
 /** Options of `createServices`. */
@@ -32,15 +32,19 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   /** Version and configuration digest of the running program, which the metrics show. */
   readonly build?: ApiBuild | undefined;
   /**
-   * The verifier of requests, which accepts only those from the gateway. With null, requests from loopback with a local
-   * Host header are trusted.
+   * Verifies that requests come from the gateway. Null: only requests from loopback with a local Host header are
+   * accepted.
    */
   readonly assertions: AssertionVerifier | null;
   /**
-   * Lower-case host names of this machine. If `assertions` is null, the Host header of a request must be one of them or
-   * a loopback name.
+   * Lower-case host names of this machine. If `assertions` is null, the Host header of a request must be one of these
+   * names or a loopback name.
    */
   readonly hosts?: ReadonlySet<string>;
+  /**
+   * `limits.headerBytes` of the gateways. The head of a request may be 16 KiB larger, because the gateway adds headers.
+   */
+  readonly headerBytes?: number;
   /** The limit of each merchant's share of the database connections; null for SQLite, which has a single connection. */
   readonly connections: FairConnectionShares | null;
   /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
@@ -57,12 +61,16 @@ export interface Services {
   readonly openApi: () => OpenApi;
 }
 
+/** More than the bytes of all headers that the gateway adds to a request. */
+const addedHeaderBytes = 16_384;
+
 /** Creates the backing services behind the gateway: transactions, payouts, wallets and customers. */
 export function createServices(services: ServicesOptions): Services {
   const { logger, build, assertions, hosts = new Set<string>(), connections, ledger, ...rest } = services;
-  const { operatorEvents = { waiting: null }, ...options } = rest;
+  const { operatorEvents = { waiting: null }, headerBytes = 0, ...options } = rest;
   const app = createRestApp({
     logger,
+    maxHeadBytes: headerBytes + addedHeaderBytes,
     admit: (app) => {
       requireIdentity(app, assertions, hosts);
     },
@@ -104,8 +112,8 @@ interface HealthSources {
 }
 
 /**
- * Adds `/livez`, `/readyz` and the health metrics, which need no merchant. A ledger mismatch only adds a warning to
- * `/readyz`: taking the services offline would stop all payouts and would not explain the mismatch.
+ * Adds `/livez`, `/readyz` and the health metrics, which need no merchant headers. A ledger mismatch only adds a
+ * warning to `/readyz`: taking the services offline would stop all payouts and would not explain the mismatch.
  */
 function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, ledger }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
@@ -209,8 +217,7 @@ const walletRoutes: Routes = (app, { database }) => {
       config: { operation: { summary: 'One wallet', message: 'Wallet retrieved', data: walletSchema } },
     },
     async (request) => {
-      const wallet = await findWallet(database, tenantOf(request), idIn(request.params, 'Wallet'));
-      if (wallet === null) throw Refusal.notFound('Wallet');
+      const wallet = await requireWallet(database, tenantOf(request), idIn(request.params, 'Wallet'));
       return success('Wallet retrieved', wallet);
     },
   );

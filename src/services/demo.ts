@@ -16,8 +16,8 @@ const actor = 'dev';
 const millisecondsBetween = 5 * 60 * 60 * 1000;
 
 /**
- * Amounts of the sample transactions in kobo, oldest first; negative amounts are debits. They add up to the balance of
- * the demo wallet.
+ * Amounts of the sample transactions in kobo, oldest first; negative amounts are debits. All amounts add up to the
+ * balance of the demo wallet.
  */
 const movements = [
   1_500_000, -120_000, 350_000, 80_000, -45_500, 640_000, -210_000, 99_900, 275_000, -60_000, 1_200_000, -330_000,
@@ -30,7 +30,7 @@ const people = [
   { email: 'zainab.bello@example.com', firstName: 'Zainab', lastName: 'Bello' },
 ];
 
-/** Inserts sample records for a merchant. Changes nothing if the merchant already has a default wallet. */
+/** Inserts sample records for a merchant. Changes nothing if the merchant already has a default wallet in NGN. */
 export function seedDemo(database: ServicesDatabase, { now, ...tenant }: DemoOptions): Promise<{ walletId: string }> {
   return database.transaction().execute(async (transaction) => {
     const existing = await findDefaultWallet(transaction, tenant, currency);

@@ -45,6 +45,13 @@ export const servicesDescription: ApiDescription = {
 function failuresOf({ method, schema }: DescribedRoute): Record<number, string> {
   const takesBody = schema?.body !== undefined;
   const takesId = schema?.params !== undefined;
+  const unavailable = 'The database is unavailable';
+  const invalid = method === 'get' ? 'Invalid query parameters' : 'Invalid fields or invalid JSON';
+  // Only a POST reads the Idempotency-Key. A repeated PATCH or DELETE has no further effect without it.
+  const [reused, repeat] =
+    method === 'post'
+      ? [', or the Idempotency-Key was used for another request', 'repeat it with the same Idempotency-Key']
+      : ['', 'repeat it'];
   return {
     400: 'Malformed request',
     403: 'The request did not come from the gateway',
@@ -54,15 +61,15 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
       : {}),
     413: 'The body is too large',
     ...(takesBody ? { 415: 'The body is not application/json, or it is compressed' } : {}),
-    422: 'Invalid fields or invalid JSON, or the Idempotency-Key was used for another request; data.errors lists every problem',
+    422: `${invalid}${reused}; data.errors lists every problem`,
     500: 'Unexpected error',
-    503: 'The database is unavailable. The request may have taken effect nevertheless: repeat it with the same Idempotency-Key',
+    503: method === 'get' ? unavailable : `${unavailable}. The request may have taken effect nevertheless: ${repeat}`,
   };
 }
 
 const codesOfPosts: readonly ServiceFailureCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
 
-/** Builds example bodies of a route's failures with one status, by failure code. */
+/** Returns an example body for each failure code that a route can return with this status. */
 function examplesOf({ method, operation }: DescribedRoute, status: number) {
   const special = new Set<string>([...(operation.codes ?? []), ...(method === 'post' ? codesOfPosts : [])]);
   const possible = failureCodeEntries.filter(

@@ -8,19 +8,21 @@ interface FailureCode {
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
   /**
-   * True: an operation can return the code only if its `codes` contain it, or for the `idempotency_` codes if its
-   * method is POST. Absent: each operation that can return `status` can return the code.
+   * True: only operations that list the code in their `codes` can return it. The `idempotency_` codes are an exception:
+   * each POST can return them. Absent: all operations that can return `status` can also return the code.
    */
   readonly isSpecial?: true;
 }
 
-const amountProblem = { path: 'amount', message: 'Insufficient wallet balance' };
+/** The problem of a payout that exceeds the balance of its wallet. */
+export const insufficientBalance = { path: 'amount', message: 'Insufficient wallet balance' };
 const noWallet = {
   path: 'currency',
   message:
     'There is no default wallet in NGN for the live environment: ask your provider to create one (currency NGN, environment live)',
 };
-const keyReused = {
+/** The problem of an idempotency key that another request has used. */
+export const keyReused = {
   path: 'Idempotency-Key',
   message: 'This Idempotency-Key was used for another request: use a different key for each request',
 };
@@ -94,8 +96,8 @@ const failureCodes = {
   insufficient_balance: {
     status: 422,
     meaning: 'the wallet holds less than the amount',
-    message: amountProblem.message,
-    problems: [amountProblem],
+    message: insufficientBalance.message,
+    problems: [insufficientBalance],
     isSpecial: true,
   },
   no_default_wallet: {
@@ -113,7 +115,7 @@ const failureCodes = {
   },
   headers_too_large: {
     status: 431,
-    meaning: 'the head of the request is larger than 16 KiB',
+    meaning: 'the head of the request exceeds `limits.headerBytes` by more than 16 KiB',
     message: 'Request Header Fields Too Large',
   },
   internal_error: { status: 500, meaning: 'an unexpected error', message: 'Internal error' },

@@ -11,13 +11,13 @@ export interface FairConnectionsOptions {
 /**
  * Limits each merchant's share of the connection pool. Otherwise one merchant's requests that wait for locks could take
  * all connections. A merchant can take a connection only if it uses fewer connections than are free. So a single
- * merchant gets at most half, and two merchants get about a third each. The last free connection goes only to a
- * merchant that uses no connection.
+ * merchant gets at most half (rounded up), and two merchants get about a third each. The last free connection goes only
+ * to a merchant that uses no connection.
  */
 export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;
   readonly #held = new Map<string, number>();
-  /** Waiting requests by merchant, in order of arrival. Each request is a function that lets it proceed. */
+  /** For each merchant, the functions that let the waiting requests proceed, in the order of the requests. */
   readonly #waiting = new Map<string, Set<() => void>>();
   #free: number;
 

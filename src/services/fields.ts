@@ -39,7 +39,7 @@ export const id = Type.String({
 
 /**
  * Path parameter of a route for one record. The schema accepts any text, because a malformed id must get the same 404
- * as an unknown one.
+ * as an unknown id.
  */
 export const recordParams = Type.Object({ id: describedAs(Type.String(), uuid) });
 
@@ -47,11 +47,12 @@ export const recordParams = Type.Object({ id: describedAs(Type.String(), uuid) }
 export const timestamp = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 /**
- * The reference that the services assign to a transaction. A payout has the same reference as the transaction that
- * debited its wallet.
+ * The reference of a payout or transaction in a response. A movement by an operator has the operator's reference; the
+ * services assign all other references. A payout has the same reference as the transaction that debited its wallet.
  */
 export const serviceReference = Type.String({
-  description: 'Assigned by the service; a payout and the transaction that debited the wallet have the same reference',
+  description:
+    "Assigned by the services, except for an operator's movement of money. A payout and the transaction that debited the wallet have the same reference",
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
 });
 
@@ -62,8 +63,8 @@ export function textOrNull(example: string | null, description?: string) {
 }
 
 /**
- * Creates the schema of a field that can be absent or null. Null means the same as an absent field, because some
- * clients send null for fields that they do not set.
+ * Creates the schema of a field that can be absent or null. Some clients send null for fields that they do not set, so
+ * null means the same as an absent field in a new record. In a change, null removes the value.
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {

@@ -10,10 +10,10 @@ const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 
 /**
  * Accepts only requests that the gateway forwarded for a merchant, and requests to open routes. Rejects all others with
- * a 403, even for unknown paths, so that their senders cannot find out which paths exist. With `assertions`, the
- * gateway's signed assertion must name the same merchant and environment as the headers. With null, the request must
- * come from loopback with a local Host header.
- * @param assertions verifier of the gateway's signed assertions, or null
+ * a 403, even for unknown paths, so that their senders cannot find out which paths exist.
+ * With a verifier of assertions, the gateway's signed assertion must name the same merchant and environment as the
+ * headers. Without a verifier, each request must come from loopback with a local Host header.
+ * @param assertions verifier of the gateway's signed assertions; null for no verifier
  * @param hosts lower-case names of this machine besides the loopback names
  */
 export function requireIdentity(
@@ -26,7 +26,7 @@ export function requireIdentity(
     const isOpen = request.routeOptions.config.isOpen === true;
     const isLocal = isFromLoopback(request) && isForThisMachine(request, hosts, isOpen);
     if (assertions === null && !isLocal) throw forbidden();
-    // Open routes, such as `/livez`, show no merchant's records, so they need no merchant.
+    // Open routes, such as `/livez`, show no merchant's records, so their requests need no merchant headers.
     if (isOpen) return;
     const named = tenantIn(request);
     const verified = assertions === null ? named : await verifyAssertion(request, assertions);
@@ -64,8 +64,8 @@ function forbidden(): Refusal {
 }
 
 /**
- * Verifies the gateway's assertion; null without one. Node joins repeated headers with a comma, which makes the
- * assertion invalid.
+ * Verifies the gateway's assertion; null for a request without an assertion. Node joins repeated headers with a comma,
+ * which makes the assertion invalid.
  */
 function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
   const assertion = request.headers['x-gateway-assertion'];
@@ -73,8 +73,9 @@ function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier)
 }
 
 /**
- * Returns the path of the matched route, with the decoded parameters encoded in the standard way. The assertion must be
- * for the upstream of this path. The path as sent can have other escapes, and so belong to another upstream.
+ * Returns the path that determines for which upstream the assertion must be. A client can percent-encode any character,
+ * so the path as sent could match the route of another upstream. This function therefore takes the path of the matched
+ * route, and encodes the decoded parameters in the standard way. If no route matches, it returns the path as sent.
  */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;
@@ -83,8 +84,8 @@ function pathOf({ url, routeOptions, params }: FastifyRequest): string {
 }
 
 /**
- * Reads merchant and environment from the gateway's headers; null if they are invalid. Node joins repeated headers with
- * a comma, which is invalid too.
+ * Reads merchant and environment from the gateway's headers; null if a header is missing or invalid. Node joins
+ * repeated headers with a comma, so repeated headers are invalid too.
  */
 function tenantIn({ headers }: FastifyRequest): Tenant | null {
   const merchantId = headers['x-merchant-id'];

@@ -1,18 +1,20 @@
-import type { Problem } from '../rest/envelope.js';
 import { parseDateTime } from '../rest/moment.js';
 import { withPurpose } from '../rest/openapi/json-schema.js';
-import { Refusal } from '../rest/refusal.js';
+import { withCheck } from '../rest/validation.js';
 import Type, { type Static, type TSchema } from '../typebox/typebox.js';
 import { uuid } from './fields.js';
 
 const millisecondsOfDay = 86_400_000;
 
-const dateOrTime = Type.String({
-  pattern:
-    /^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?$/,
-  description: 'a date, such as 2026-01-31, or a date and time with its zone, such as 2026-01-31T12:00:00Z',
-  examples: ['2026-01-31'],
-});
+const dateOrTime = withCheck(
+  Type.String({
+    pattern:
+      /^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?$/,
+    description: 'a date, such as 2026-01-31, or a date and time with its zone, such as 2026-01-31T12:00:00Z',
+    examples: ['2026-01-31'],
+  }),
+  (text) => (parseDateTime(beginningOf(text)) === null ? 'a date that exists' : null),
+);
 
 /** Query parameters that filter records by creation time; both ends are inclusive. */
 export const createdQuery = {
@@ -44,19 +46,20 @@ export interface CreatedRange {
   readonly to: number | null;
 }
 
-/**
- * Reads the range of creation times from a query. A date means that whole day in UTC.
- * @throws Refusal 422 for a date that does not exist
- */
+/** Reads the range of creation times from a validated query. A date means that whole day in UTC. */
 export function createdRangeOf({ from, to }: Partial<Record<'from' | 'to', Static<typeof dateOrTime>>>): CreatedRange {
-  return { from: boundIn('from', from, 0), to: boundIn('to', to, millisecondsOfDay - 1) };
+  return { from: boundIn(from, 0), to: boundIn(to, millisecondsOfDay - 1) };
 }
 
-function boundIn(path: string, text: string | undefined, restOfDay: number): number | null {
+function boundIn(text: string | undefined, restOfDay: number): number | null {
   if (text === undefined) return null;
-  const isDay = !text.includes('T');
-  const edge = parseDateTime(isDay ? `${text}T00:00:00Z` : text);
-  const problem: Problem = { path, message: `${path} must be a date that exists` };
-  if (edge === null) throw Refusal.invalid([problem]);
-  return isDay ? edge + restOfDay : edge;
+  return Date.parse(beginningOf(text)) + (isDay(text) ? restOfDay : 0);
+}
+
+function beginningOf(text: string): string {
+  return isDay(text) ? `${text}T00:00:00Z` : text;
+}
+
+function isDay(text: string): boolean {
+  return !text.includes('T');
 }

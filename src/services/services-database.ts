@@ -1,16 +1,22 @@
 import { type Kysely, type RawBuilder, sql, type SqlBool, type Transaction } from '../database/kysely.js';
 import { lastSequenceValue, takeSharedLock } from '../database/dialects.js';
-import { checkDatabase, type MigratedOptions, openMigrated } from '../database/open-database.js';
+import { checkDatabase, type MigratedOptions, openDatabase, openMigrated } from '../database/open-database.js';
 import type { Tenant } from './assertion-verifier.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
+/** The columns that number the records of lists, by table. */
+const numberColumns = { payouts: 'sequence', transactions: 'id', customers: 'sequence' } as const;
+
 /**
- * Connects to the services' database and checks it, without changing it.
+ * Checks the services' database without migrating it. Creates a missing SQLite file if `existingOf` is undefined.
  * @throws DatabaseError if the services could not start with this database
  */
-export function checkServicesDatabase(options: MigratedOptions): Promise<void> {
-  return checkDatabase(options, migrations);
+export async function checkServicesDatabase(options: MigratedOptions): Promise<void> {
+  await checkDatabase(options, migrations);
+  if (options.existingOf === undefined) return; // the tables can be missing
+  const database = openDatabase<ServicesTables>(options);
+  await requireListRights(database).finally(() => database.destroy());
 }
 
 /** The services' database. */
@@ -21,10 +27,25 @@ export type ServicesTransaction = Transaction<ServicesTables>;
 
 /**
  * Opens the services' database and runs the pending migrations.
- * @throws DatabaseError if the database cannot be opened or migrated
+ * @throws DatabaseError if the database cannot be opened or migrated, or if its user may not read the sequences that
+ *   number the rows
  */
-export function openServicesDatabase(options: MigratedOptions): Promise<ServicesDatabase> {
-  return openMigrated<ServicesTables>(options, migrations);
+export async function openServicesDatabase(options: MigratedOptions): Promise<ServicesDatabase> {
+  const database = await openMigrated<ServicesTables>(options, migrations);
+  try {
+    await requireListRights(database);
+    return database;
+  } catch (error) {
+    await database.destroy();
+    throw error;
+  }
+}
+
+/** Throws a DatabaseError if the database user lacks a right that each list needs. */
+async function requireListRights(database: ServicesDatabase): Promise<void> {
+  for (const [table, column] of Object.entries(numberColumns)) {
+    await lastSequenceValue(database, 'list rights', { table, column });
+  }
 }
 
 /** Builds the SQL condition that limits a merchant's query to records of this merchant and environment. */
@@ -43,8 +64,8 @@ export function ownerColumns({ merchantId, environment }: Tenant) {
 
 /**
  * Takes a shared lock on the merchant's lists until the transaction ends. Must be called before the transaction locks
- * or inserts rows. Queries of these lists wait until the lock is released. Otherwise a list could miss a record that is
- * committed later. Inserting transactions do not wait for each other.
+ * or inserts rows. A query of these lists waits until the lock is released, so that it does not miss a record that is
+ * inserted but not yet committed. The lock is shared, so inserting transactions do not wait for each other.
  */
 export async function lockListForInsert(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
   await takeSharedLock(transaction, nameOf(tenant));
@@ -58,10 +79,9 @@ export async function lockListForInsert(transaction: ServicesDatabase, tenant: T
 export function lastCompleteNumber(
   database: ServicesDatabase,
   tenant: Tenant,
-  table: 'payouts' | 'transactions' | 'customers',
-  column: 'sequence' | 'id',
+  table: keyof typeof numberColumns,
 ): Promise<number | null> {
-  return lastSequenceValue(database, nameOf(tenant), { table, column });
+  return lastSequenceValue(database, nameOf(tenant), { table, column: numberColumns[table] });
 }
 
 function nameOf({ merchantId, environment }: Tenant): string {

@@ -7,7 +7,7 @@ import type { RestApp } from '../rest/rest-app.js';
 import { createServices, type ServicesOptions } from './create-services.js';
 import { purgeDeletedCustomers } from './customers/repository.js';
 import { FairConnectionShares } from './fair-connections.js';
-import { purgeStoredResponses } from './idempotency/repository.js';
+import { purgeStoredResponses, renewStoredResponses } from './idempotency/repository.js';
 import { BalanceCheck } from './ledger/balance-check.js';
 import { createOperatorsApi, type OperatorsOptions } from './operators/create-operators-api.js';
 import { OperatorAttempts } from './operators/operator-attempts.js';
@@ -28,7 +28,7 @@ export interface StartOptions extends Omit<
   /** Database URL: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   readonly pool?: PoolOptions | undefined;
-  /** Whether to create a missing or empty database; default true. */
+  /** Whether to create a missing SQLite file, and the tables of an empty database; default true. */
   readonly mayCreate?: boolean | undefined;
   /** The machine's clock, in milliseconds since 1970. */
   readonly clock: { now(): number };
@@ -71,7 +71,7 @@ const deletedCustomersRetentionMilliseconds = 30 * 24 * 60 * 60 * 1000;
 /**
  * Opens and migrates the database, accepts requests, and runs the payout worker and the other periodic tasks.
  * @throws DatabaseError if the database cannot be opened or migrated
- * @throws OperatorError if a port is in use
+ * @throws OperatorError if the services cannot listen on an address, for example because the port is in use
  */
 export async function startServices({
   host,
@@ -162,27 +162,35 @@ export async function startServices({
 
 /** Dependencies of `StoredResponsePurge`. */
 interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'clock'> {
-  /** A monotonic clock in milliseconds. */
+  /** A monotonic clock in milliseconds; by default `performance.now`. */
   readonly monotonic?: (() => number) | undefined;
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
+/** How long a process purges nothing. Meanwhile, a process that ran before a clock jump renews all responses. */
+const quietMilliseconds = 10 * 60 * 1000;
 /**
- * The database clock has jumped if it gains more than this on the monotonic clock between two calls of `forget`. A
- * smaller gain counts as a normal correction of the clock.
+ * The database clock has jumped if it advances by this much more than the monotonic clock between two calls of
+ * `forget`. A smaller difference counts as a normal correction of the clock.
  */
 const toleranceMilliseconds = 60_000;
 
 /**
  * Purges stored responses after 24 hours. If a response is purged too early, a repeated request can pay a payout twice.
- * So after a forward jump of the database clock, nothing is purged for 24 hours. By then all responses stored before
- * the jump really are 24 hours old.
+ * So after a forward jump of the database clock, all stored responses count as stored at the time of the jump. The
+ * database contains that time, so processes that start later do not purge these responses too early either. A process
+ * that starts just after the jump cannot detect it, so each process purges nothing in its first ten minutes.
  */
 export class StoredResponsePurge {
   readonly #options: StoredResponsePurgeOptions;
   readonly #monotonic: () => number;
   #last: { readonly now: number; readonly at: number } | null = null;
-  #forgetsFrom = Number.NEGATIVE_INFINITY;
+  /** The monotonic time of the first call of `forget` that could read the database clock. */
+  #firstAt = Infinity;
+  /** The database time after a jump; null once all responses stored before the jump are renewed. */
+  #jumpedTo: number | null = null;
+  /** Whether all responses that were visible after the last jump are renewed. */
+  #hasRenewedVisible = false;
 
   constructor(options: StoredResponsePurgeOptions) {
     this.#options = options;
@@ -190,8 +198,8 @@ export class StoredResponsePurge {
   }
 
   /**
-   * Purges one batch; resolves with true if more could remain. The first call purges nothing: it only records both
-   * clocks, so that the second call can detect a jump.
+   * Purges or renews one batch; resolves with true if more could remain. The first call purges nothing: it only records
+   * both clocks, so that the second call can detect a jump.
    */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;
@@ -199,10 +207,24 @@ export class StoredResponsePurge {
     const at = this.#monotonic();
     const { now } = await database.selectNoFrom(clock.now().as('now')).executeTakeFirstOrThrow();
     this.#last = { now, at };
+    this.#firstAt = Math.min(this.#firstAt, at);
     if (last === null) return false;
-    if (now - last.now > at - last.at + toleranceMilliseconds) this.#forgetsFrom = at + retentionMilliseconds;
-    return (
-      at >= this.#forgetsFrom && purgeStoredResponses(database, addMilliseconds(sqlTime(now), -retentionMilliseconds))
-    );
+    const hasJumped = now - last.now > at - last.at + toleranceMilliseconds;
+    if (hasJumped) {
+      this.#jumpedTo = now;
+      this.#hasRenewedVisible = false;
+    }
+    if (this.#jumpedTo !== null) {
+      if (await renewStoredResponses(database, sqlTime(this.#jumpedTo))) return true;
+      // A transaction that was open during the jump can commit its response later. So another call, after a pause,
+      // renews once more, and nothing is purged before that.
+      if (!this.#hasRenewedVisible) {
+        this.#hasRenewedVisible = true;
+        return false;
+      }
+      this.#jumpedTo = null;
+    }
+    if (at - this.#firstAt < quietMilliseconds) return false;
+    return purgeStoredResponses(database, addMilliseconds(sqlTime(now), -retentionMilliseconds));
   }
 }

@@ -3,7 +3,7 @@ import type { Environment } from './assertion-verifier.js';
 import type { PayoutStatus } from './payouts/schema.js';
 import type { TransactionStatus, TransactionType } from './transactions/schema.js';
 
-/** The columns of every record: its owner, and its creation time in milliseconds since 1970. */
+/** The columns that most tables share: the owner of the record, and its creation time in milliseconds since 1970. */
 interface OwnedRow {
   merchant_id: string;
   environment: Environment;
@@ -38,8 +38,8 @@ interface PayoutRow extends OwnedRow {
   remarks: string | null;
   failure_reason: string | null;
   /**
-   * When the worker processes the payout next, or when its lease (exclusive claim on the payout) ends. Null once the
-   * payout is final.
+   * The time, in milliseconds since 1970, at which the worker processes the payout next. While a process has a lease
+   * (an exclusive claim) on the payout, this is the end of the lease. Null once the payout is final.
    */
   due_at: number | null;
   updated_at: number;
@@ -74,8 +74,8 @@ interface CustomerRow extends OwnedRow {
   last_name: string;
   phone: string | null;
   /**
-   * The text that a search matches, in lower case, because neither SQLite nor PostgreSQL converts the case of all
-   * letters.
+   * The text that a search matches. It is stored in lower case, because neither SQLite nor PostgreSQL converts the case
+   * of all letters.
    */
   search_text: string;
   updated_at: number;
@@ -88,17 +88,17 @@ interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   deleted_at: number;
 }
 
-/** The stored response to a request with an idempotency key. */
+/** The stored response to a request with an idempotency key, or the stored rejection of an operator's movement. */
 interface StoredResponseRow extends OwnedRow {
   key: string;
-  /** SHA-256 of the request's route and body, by which a repeated request is recognized; see `requestFingerprint`. */
+  /** SHA-256 of the request's route and body. A repeated request has the same fingerprint; see `requestFingerprint`. */
   fingerprint: string;
   status: number;
   /** The body as JSON text. */
   body: string;
 }
 
-/** An event about an operator that is not yet sent to the registry. */
+/** An event about an operator. The row is deleted once the registry has the event. */
 interface OperatorEventRow {
   sequence: Generated<number>;
   /** The id of the request that caused the event. */

@@ -4,10 +4,10 @@ import { MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
-/** Stands for the hash of the previous line in the first line of a hash chain, which has no previous line. */
+/** The first line of a hash chain has no previous line. This text takes the place of the previous line's hash. */
 const noHash = '0'.repeat(64);
 
-/** Length of the end of each line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
+/** Length of the end of each line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before this end. */
 export const sealLength = 76;
 
 /**
@@ -22,19 +22,17 @@ export function logSecretOf(bytes: Buffer): KeyObject {
 }
 
 /**
- * Name of the hash algorithm of a log with signed checkpoints (signed states of the log). Each line is then also a leaf
- * of a Merkle tree. The hashes need no secret, because the checkpoints are signed.
+ * Name of the hash algorithm of a log with checkpoints, which are signed states of the log. In such a log, each line is
+ * also a leaf of a Merkle tree. The hashes need no secret, because the checkpoints are signed.
  */
 export const treeAlgorithm = 'rfc6962-sha256';
 
 /** Why a checkpoint line was written to the log. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
 
-/** The last line of a log file to which a new process appends. Contains what could be parsed. */
+/** The last line before a new chain. If the line belongs to no hash chain, its id, number and hash are null. */
 export interface Predecessor {
-  /**
-   * The id of the hash chain of this line. The id, the number and the hash are null if the line belongs to no chain.
-   */
+  /** The id of the hash chain to which this line belongs. */
   readonly id: string | null;
   /** The number of this line in its chain. */
   readonly sequence: number | null;
@@ -44,14 +42,15 @@ export interface Predecessor {
   readonly torn: number;
 }
 
-/** Converts the last line of a run (hash chain) to the `predecessor` that the first line of the next run names. */
+/** Converts the end of a run, which is a hash chain, to the `predecessor` that the first line of the next run names. */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }
 
 /**
- * Returns the last line that a process found in its log file; null if the file was empty or the line belongs to no
- * chain.
+ * Converts the last line that a process found in its log file to a `RunEnd`. Returns null if there is no line, or if
+ * the line belongs to no chain.
+ * @param predecessor null if the file was empty; undefined if the log is a stream
  */
 export function runEndOf(predecessor: Predecessor | null | undefined): RunEnd | null {
   const { id = null, sequence = null, hash = null } = predecessor ?? {};
@@ -72,7 +71,7 @@ export interface LogOrigin {
 /** The version of the Elastic Common Schema (ECS), which defines the field names of the log. */
 export const ecsVersion = '9.4.0';
 
-/** Returns the beginning that all lines of a chain have in common, in ASCII. */
+/** Returns the text with which all lines of a chain begin. The text is ASCII. */
 function lineHead(id: string, origin: LogOrigin | null): string {
   const text = (value: string): string => quote(value).replace(/[^ -~]/g, '?');
   const service = origin === null ? '' : `,"version":${text(origin.version)},"node":{"name":${text(origin.node)}}`;
@@ -83,15 +82,15 @@ function lineHead(id: string, origin: LogOrigin | null): string {
 /** Additional members of a checkpoint line. */
 interface CheckpointMembers {
   /**
-   * In the start checkpoint (first line) of a process: the line before it in the log. Undefined if the log is a stream,
-   * null if the file was empty.
+   * Only in the first line of a chain: the line before the chain, which can be in the previous file. Null if a new
+   * process found an empty file. Undefined if a new process writes to a stream.
    */
   readonly predecessor?: Predecessor | null;
-  /** In the checkpoint at the end of a file: the id of the chain in the next file, if each file has its own chain. */
+  /** In the last line of a chain: the id of the next chain of this process. Undefined if no chain follows. */
   readonly next?: string;
   /**
-   * The newest signed checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint).
-   * With this copy in the log, an audit detects if the registry has removed the checkpoint.
+   * The newest checkpoint for which the registry has signed a receipt, and thus confirmed that it stored the
+   * checkpoint. With this copy in the log, an audit detects if the registry has removed the checkpoint.
    */
   readonly note?: string | undefined;
   /** The head (length and Merkle root) of the registry's list of checkpoints, as the registry signed it. */
@@ -127,8 +126,8 @@ export class Chain {
 
   /**
    * Adds a line to the chain, with its sequence number and its hash.
-   * @param line the JSON text of an object whose last member is `event`, an object with at least one member
-   * @returns the complete line; the buffer is valid until the next call
+   * @param line the JSON text of an object; its last member is `event`, a non-empty object
+   * @returns the complete line; the buffer is valid until the next line is added
    */
   seal(line: string): Buffer {
     this.#sequence += 1;
@@ -179,11 +178,11 @@ const endBytes = 128;
 const comma = 0x2c;
 
 /**
- * Hashes the lines of a chain: with HMAC-SHA-256 if there is a secret, with SHA-256 if there is no secret, or as a leaf
- * of a Merkle tree (RFC 6962).
- * The input is the hash of the previous line, then the line without its last 76 bytes, which contain its own hash.
- * Computes the HMAC with two calls of `hash` (RFC 2104), because Node's Hmac object needs double the time. Each line is
- * encoded once into a buffer and hashed there, because joining strings would copy it twice more.
+ * Hashes the lines of a chain: with HMAC-SHA-256 if there is a secret, with SHA-256 if there is no secret, or as leaves
+ * of a Merkle tree (RFC 6962). The input is the hash of the previous line, then the line itself. The last 76 bytes of
+ * the line are not hashed, because they contain the line's own hash.
+ * Computes the HMAC with two calls of `hash` (RFC 2104), because Node's Hmac object takes twice as long. Encodes each
+ * line once into a buffer and hashes it there, because joining strings would copy the line twice more.
  */
 export class LineHash {
   /**
@@ -194,20 +193,20 @@ export class LineHash {
   /** The HMAC key block with the outer padding, and the inner digest; null if there is no secret. */
   readonly #outer: Buffer | null;
   /**
-   * Offset at which hashing starts if there is no secret. For a leaf of a Merkle tree, it is one byte earlier, where a
-   * zero byte precedes the text (RFC 6962).
+   * Offset at which hashing starts if there is no secret: the offset of the previous hash. A leaf of a Merkle tree
+   * starts one byte earlier, with a zero byte (RFC 6962).
    */
   readonly #from: number;
   /** The secret of the HMAC; null without a secret; `treeAlgorithm` for a Merkle tree. */
   readonly secret: LogSecret | typeof treeAlgorithm;
-  /** Offset at which the beginning that all lines share ends. */
+  /** Offset of the first byte after the beginning that all lines share. */
   readonly #headEnd: number;
   #length = 0;
 
   /**
    * @param secret the secret of the HMAC; `treeAlgorithm` for a Merkle tree, whose hashes need no secret
-   * @param head the beginning that all lines share, in ASCII: the start of a JSON object, up to and including the comma
-   *   after a member, such as `{"a":1,`
+   * @param head the beginning that all lines share, in ASCII: an open brace, at least one member and a comma, such as
+   *   `{"a":1,`
    */
   constructor(secret: LogSecret | typeof treeAlgorithm, head = '') {
     this.secret = secret;
@@ -224,15 +223,15 @@ export class LineHash {
   }
 
   /**
-   * Hashes a line that is about to be written. The line consists of the shared beginning, the members of an object, and
-   * an addition to the last member.
-   * @param members the JSON text of the object; its last member must be an object
-   * @param more the addition to that member, in ASCII
+   * Hashes a line that is about to be written: the shared beginning, then `members` without its first brace and its
+   * last two braces, then `more`. The rest of the line is not hashed; `withEnd` appends it.
+   * @param members the JSON text of an object whose last member is an object
+   * @param more further members of this inner object, in ASCII, with a leading comma
    * @returns the hash in lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    // The shared beginning ends with a comma, and `members` begins with `{`. The brace first replaces the comma, and is
-    // then overwritten with a comma again.
+    // The shared beginning ends with a comma. Writing `members`, which begins with a brace, overwrites this comma. The
+    // comma is then written over the brace again.
     const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;
@@ -250,7 +249,7 @@ export class LineHash {
    */
   ofLine(previous: string, line: Buffer): string {
     this.#makeRoom(lineStart + line.length);
-    // Pads the hash to 64 digits. Otherwise a shorter text would leave digits of an earlier hash in the buffer.
+    // Pads the hash to 64 digits. Otherwise a shorter hash in a log would leave digits of an earlier hash in place.
     this.#inner.write(previous.padEnd(hexDigits).slice(0, hexDigits), blockBytes, 'latin1');
     this.#length = lineStart + line.copy(this.#inner, lineStart, 0, line.length - sealLength);
     return this.#digest();

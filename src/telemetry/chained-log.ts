@@ -1,53 +1,20 @@
 import { close, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
 import path from 'node:path';
-import { Chain, runEndOf, type LogOrigin, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
+import { Chain, runEndOf, predecessorOf, treeAlgorithm } from './chain.js';
 import { type CheckpointStatus, type CheckpointLog, LineSigner } from './checkpoints/checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import { LineWriter } from './line-writer/line-writer.js';
+import type { ChainedLogOptions } from './line-writer/log-options.js';
 import {
   appending,
+  countNames,
+  endsWithinLine,
   FileGrowth,
   FreeSpace,
   NotARegularFile,
   readLogEnd,
-  type readFreeBytes,
   requireLogFile,
 } from './log-file.js';
-
-/** Options of an access log. */
-export interface ChainedLogOptions {
-  /** `stdout`, or the path of the file to append to. */
-  readonly destination: string;
-  readonly secret: LogSecret;
-  readonly environment: string;
-  /** Identifies the process in each line; undefined omits it. */
-  readonly origin?: LogOrigin;
-  /**
-   * The signer and store of checkpoints of the lines. If given, the lines are leaves of a Merkle tree. Null or
-   * undefined: no checkpoints are signed.
-   */
-  readonly checkpoints?: CheckpointLog | null;
-  /** Returns the time in milliseconds since 1970. */
-  readonly now: () => number;
-  /** Called if the file was renamed or removed and no new file can be opened. Lines then go to the old file. */
-  readonly onReopenFailure: (error: Error) => void;
-  /** Called when a new file is written after a rotation. */
-  readonly onReopened?: () => void;
-  /** Called once, when another process writes to the file as well. */
-  readonly onOtherWriter?: () => void;
-  /** Called with the reason when writing fails, and with null when it works again. */
-  readonly onProblem?: (problem: string | null) => void;
-  /** Free bytes of the file system that are reserved for lines that must not be lost; default 0. */
-  readonly reserveBytes?: number;
-  /** Called with true when fewer than `reserveBytes` are free, and with false when more are free again. */
-  readonly onReserve?: (hasOnlyReserve: boolean) => void;
-  /** Reads the free bytes of the file system. The default queries the operating system. */
-  readonly readFreeBytes?: typeof readFreeBytes;
-  /** Milliseconds between two checkpoint lines; default 60,000. */
-  readonly checkpointMilliseconds?: number;
-  /** Milliseconds between checks for a renamed or removed file and for failed writes; default 250. */
-  readonly renameMilliseconds?: number;
-}
 
 /** An access log whose lines form a hash chain, on standard output or in a file that can be rotated. */
 export class ChainedLog implements LineSink {
@@ -65,13 +32,13 @@ export class ChainedLog implements LineSink {
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
-  /** The number of lines that were lost before the current chain began. */
+  /** The number of lost lines that earlier chains stated. */
   #lostBefore = 0;
   #foreignBytes = 0;
   #reportedProblem: string | null = null;
   #reopening = false;
   #reopenFailed = false;
-  /** Whether the file was removed and no new file can be opened, so that its lines are lost at exit. */
+  /** Whether the file was removed and no new file can be opened. The removed file's lines are then lost at exit. */
   #isFileRemoved = false;
   #closing: Promise<void> | null = null;
 
@@ -107,6 +74,7 @@ export class ChainedLog implements LineSink {
         ? []
         : [
             setInterval(() => {
+              if (this.#signer.needsLine(this.#chain)) this.#checkpoint('interval');
               this.#signer.signPeriodically(this.#chain);
             }, checkpoints.everyMilliseconds).unref(),
           ]),
@@ -114,6 +82,7 @@ export class ChainedLog implements LineSink {
         this.#checkFile();
         this.#space?.check();
         this.#reportProblem();
+        this.#resync();
       }, renameMilliseconds).unref(),
     ];
   }
@@ -125,7 +94,10 @@ export class ChainedLog implements LineSink {
 
   problem(): string | null {
     const problem =
-      this.#writer.problem ?? (this.#isFileRemoved ? 'the file was removed and cannot be recreated' : null);
+      this.#writer.problem ??
+      (this.#isFileRemoved
+        ? 'the file was removed, and a new one cannot be created: check its directory and the rights of this user'
+        : null);
     return problem === null ? null : `${problem}; lines lost: ${this.#lost}`;
   }
 
@@ -159,7 +131,7 @@ export class ChainedLog implements LineSink {
     if (file === null || this.#reopening || this.#closing !== null) return;
     this.#reopening = true;
     open(file, appending, 0o640, (error, descriptor) => {
-      if (error === null) this.#switchIfReplaced(descriptor);
+      if (error === null) this.#switchIfReplaced(file, descriptor);
       else this.#failToReopen(error);
     });
   }
@@ -185,13 +157,17 @@ export class ChainedLog implements LineSink {
     return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment, origin);
   }
 
-  /** Writes the last lines to a new file at shutdown if the current file was removed. */
+  /** Writes the last lines to a new file at shutdown if the current file was removed or cannot be accessed any more. */
   #replaceIfGone(): void {
-    if (this.#file === null || fstatSync(this.#descriptor).nlink > 0) return;
-    this.#isFileRemoved = true;
+    if (this.#file === null) return;
+    const names = countNames(this.#descriptor);
+    if (names !== null && names > 0) return;
+    this.#isFileRemoved = names === 0;
     try {
       requireLogFile(this.#file);
-      this.#lost += this.#writer.replaceGone(openSync(this.#file, appending, 0o640));
+      const descriptor = openSync(this.#file, appending, 0o640);
+      if (names === null) this.#writer.switchTo(descriptor, endsWithinLine(this.#file));
+      else this.#lost += this.#writer.replaceGone(descriptor);
       this.#isFileRemoved = false;
     } catch (error) {
       this.#options.onReopenFailure(error instanceof Error ? error : new Error(String(error)));
@@ -204,6 +180,12 @@ export class ChainedLog implements LineSink {
     this.#reportedProblem = problem;
   }
 
+  /** After a failed sync, writes a line each second until the disk stores lines again, and then begins a new run. */
+  #resync(): void {
+    if (this.#writer.isResyncDue) this.#checkpoint('interval');
+    else if (!this.#writer.isUnsynced && this.#signer.mustEnd(this.#chain)) this.#beginNextRun(() => undefined);
+  }
+
   #checkpoint(
     reason: 'interval' | 'file-end' | 'file-start' | 'end',
     more: Parameters<Chain['checkpoint']>[3] = {},
@@ -212,7 +194,7 @@ export class ChainedLog implements LineSink {
     const lost = this.#lost - this.#lostBefore;
     const received = reason === 'interval' ? this.#checkpoints?.received : null;
     this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), lost, { ...more, ...received }));
-    if (this.#file !== null) this.#writer.sync();
+    if (this.#file !== null) this.#signer.sync(this.#chain.id);
   }
 
   #failToReopen(error: Error): void {
@@ -224,7 +206,7 @@ export class ChainedLog implements LineSink {
     this.#reopenFailed = true;
   }
 
-  #switchIfReplaced(descriptor: number): void {
+  #switchIfReplaced(file: string, descriptor: number): void {
     fstat(descriptor, (error, opened) => {
       fstat(this.#descriptor, (heldError, held) => {
         if (error === null && !opened.isFile()) {
@@ -238,37 +220,43 @@ export class ChainedLog implements LineSink {
           close(descriptor);
           return;
         }
-        this.#continueIn(descriptor, opened.size, heldError === null && held.nlink === 0);
+        this.#continueIn(file, descriptor, opened.size, heldError === null && held.nlink === 0);
       });
     });
   }
 
-  #continueIn(descriptor: number, size: number, isFormerGone: boolean): void {
+  #continueIn(file: string, descriptor: number, size: number, isFormerGone: boolean): void {
     this.#reopenFailed = false;
     this.#isFileRemoved = false;
+    // After ESTALE, this is the same file again, and the failed write can have left an incomplete line in it.
+    const isOpen = size > 0 && endsWithinLine(file);
     this.#beginNextRun(() => {
       this.#descriptor = descriptor;
       this.#growth = new FileGrowth(size);
       if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
-      else this.#writer.switchTo(descriptor);
+      else this.#writer.switchTo(descriptor, isOpen);
     });
     this.#options.onReopened?.();
   }
 
-  /** Switches files, with a checkpoint line before and after. If checkpoints are signed, begins a new hash chain. */
+  /** Calls `switchFile` between two checkpoint lines. If checkpoints are signed, also begins a new hash chain. */
   #beginNextRun(switchFile: () => void): void {
     const former = this.#chain;
     const next = this.#checkpoints === null ? former : this.#newChain();
     const isOther = next !== former;
     this.#checkpoint('file-end', isOther ? { next: next.id } : {});
     this.#signer.sign(former, 'end', { next: next.id });
+    const lostBefore = this.#lost; // read before the switch: only the next chain can state the lines lost by it
     switchFile();
-    if (isOther) [this.#chain, this.#lostBefore] = [next, this.#lost];
+    if (isOther) [this.#chain, this.#lostBefore] = [next, lostBefore];
     this.#checkpoint('file-start', isOther ? { predecessor: predecessorOf(former.end) } : {});
     this.#signer.sign(this.#chain, 'start', { previous: former.end });
   }
 
-  /** Reopens a renamed or removed file. Otherwise counts the bytes that another process wrote to the file. */
+  /**
+   * If the file was renamed or removed, or cannot be accessed any more, calls `reopen`. Otherwise confirms written
+   * lines and counts foreign bytes.
+   */
   #checkFile(): void {
     const file = this.#file;
     if (file === null || this.#reopening) return;
@@ -281,8 +269,9 @@ export class ChainedLog implements LineSink {
       const { written } = this.#writer;
       fstat(this.#descriptor, (heldError, held) => {
         // Ignore the result if the log has switched to another file during this check.
-        if (heldError !== null || growth !== this.#growth) return;
-        if (held.ino !== there.ino || held.dev !== there.dev) {
+        if (growth !== this.#growth) return;
+        // On NFS, the descriptor can become stale (ESTALE), although the path names a file. It never works again.
+        if (heldError !== null || held.ino !== there.ino || held.dev !== there.dev) {
           this.reopen();
           return;
         }

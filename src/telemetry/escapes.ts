@@ -88,7 +88,7 @@ class EscapeReader {
     return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
   }
 
-  /** Skips a semicolon, also if a backslash precedes it, as in the subjects of certificates. */
+  /** Skips the semicolon that ends an HTML entity, if there is one. In a certificate subject it is written `\;`. */
   #skipSemicolon(): void {
     if (this.#codes[this.next] === backslash && this.#codes[this.next + 1] === semicolon) this.next += 2;
     else this.#skip(semicolon);
@@ -143,8 +143,8 @@ class EscapeReader {
   }
 
   /**
-   * Decodes `\t` (tab) to a blank, except in `\te`. There, the `t` could belong to the prefix `svc_test_`, with a
-   * backslash before it.
+   * Decodes `\t` (tab) to a blank, except in `\te`. There, a client could have put a backslash before the `t` of the
+   * prefix `svc_test_`.
    */
   #tab(): number {
     this.next += 1;
@@ -158,8 +158,9 @@ class EscapeReader {
   }
 
   /**
-   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit of a letter's code shows the form. An
-   * octal code has three digits and begins with 1. A hexadecimal code has two digits and begins with a larger digit.
+   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit of a letter's code distinguishes the
+   * two: an octal code has three digits and begins with 1. A hexadecimal code has two digits, and its first digit is
+   * greater than 1.
    */
   #digits(): number {
     const start = this.next;

@@ -3,15 +3,16 @@ import { LRUCache } from 'lru-cache';
 import type { LogSecret } from './chain.js';
 
 /**
- * Number of hex digits of a fingerprint. 32 digits (128 bits) are enough that no two keys have the same fingerprint,
- * and short enough for each log line.
+ * Number of hex digits of a fingerprint. With 32 digits (128 bits), no two keys have the same fingerprint in practice,
+ * and each log line stays short.
  */
 const fingerprintLength = 32;
 const maxCached = 10_000;
 
 /**
- * Identifies an API key in the log: the first 32 hex digits of its HMAC-SHA-256 with the log's secret. Null without a
- * secret, because a plain hash would reveal the look-up id under which the stores keep the key's record.
+ * Returns the text that identifies an API key in the log: the first 32 hex digits of the key's HMAC-SHA-256 with the
+ * log's secret. Returns null if the log has no secret. A plain hash is no alternative, because it would reveal the
+ * look-up id under which the stores keep the key's record.
  */
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
@@ -22,7 +23,7 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * Maps look-up ids (hashes of keys in the stores) to fingerprints. Neither is secret, so the cache contains no key.
+   * Maps the look-up id of a key, which is a hash, to the key's fingerprint. So the cache contains no key.
    * With the option `max` instead of `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
@@ -33,7 +34,7 @@ export class KeyFingerprints {
 
   /**
    * Returns the fingerprint of a key; null if the log has no secret.
-   * @param lookupId the look-up id: the hash under which the stores keep the record of this key
+   * @param lookupId the hash under which the stores keep the record of this key
    */
   of(key: string, lookupId: string): string | null {
     const known = this.#known.get(lookupId);

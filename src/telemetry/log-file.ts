@@ -1,11 +1,12 @@
 import { closeSync, constants, fstatSync, openSync, readSync, statfs, type Stats, statSync } from 'node:fs';
 import path from 'node:path';
+import { runPattern, sizePattern } from '../evidence/checkpoint.js';
 import type { Predecessor } from './chain.js';
 
 /** Flags for opening a log file. Without O_NONBLOCK, opening a FIFO blocks until it has a reader, perhaps forever. */
 export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Detects that another process appends to the same file. */
+/** Detects whether other processes append to the log file. */
 export class FileGrowth {
   /**
    * Bytes in the file that this process did not write: its size at opening, and the bytes that other processes added
@@ -18,11 +19,11 @@ export class FileGrowth {
   }
 
   /**
-   * Compares the file's size with the bytes that this process has written. A file shorter than expected was truncated
-   * (`copytruncate` of logrotate), so its size becomes the new baseline.
-   * @param written bytes of this process that were in the file when its size was requested
-   * @param handed bytes of this process that could have been in the file when the size was returned
-   * @returns how many new bytes of another process were found; if in doubt, too few
+   * Compares the file's size with the bytes that this process has written. A file shorter than expected was truncated,
+   * for example by `copytruncate` of logrotate. In this case, counting starts again from the current size.
+   * @param written bytes that this process had written to the file when the size was requested
+   * @param handed bytes that this process could have written to the file by the time the size was returned
+   * @returns how many new bytes of other processes were found; if in doubt, too few
    */
   foreignBytes(size: number, written: number, handed: number): number {
     if (size < this.#before + written) this.#before = size - written;
@@ -61,7 +62,7 @@ export class FreeSpace {
     this.check();
   }
 
-  /** Starts a check without waiting for its result. If it fails, the state stays unchanged. */
+  /** Starts a check without waiting for its result. If the check fails, the state stays unchanged. */
   check(): void {
     if (this.#isChecking || this.#reserveBytes === 0) return;
     this.#isChecking = true;
@@ -97,12 +98,25 @@ export class NotARegularFile extends Error {
 }
 
 /**
- * Checks that the path is free or names a regular file, so that lines written to it are stored.
- * @throws NotARegularFile for a FIFO, a socket or a device; for a directory, opening the file fails later
+ * Checks that lines written to this path would be stored: the path must be unused or name a regular file. Also accepts
+ * a directory, because the attempt to open it fails anyway.
+ * @throws NotARegularFile for a FIFO, a socket or a device
  */
 export function requireLogFile(file: string): void {
   const found = statSync(file, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NotARegularFile(found);
+}
+
+/**
+ * Returns how many names an open file has: 0 if it was removed. Null if the file cannot be accessed any more: on NFS, a
+ * descriptor can become stale (ESTALE) after a failover of the server.
+ */
+export function countNames(descriptor: number): number | null {
+  try {
+    return fstatSync(descriptor).nlink;
+  } catch {
+    return null;
+  }
 }
 
 /**
@@ -112,8 +126,13 @@ export function requireLogFile(file: string): void {
 const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
-const sealedLine =
-  /^\{"service":\{"ephemeral_id":"([0-9A-Z]{26})"[,}].*,"sequence":(\d{1,15}),"hash":"([0-9a-f]{64})"\}\}$/;
+/**
+ * Matches a line of a hash chain. A signed checkpoint can name the line, because the id and the number have the forms
+ * of a checkpoint. With wider forms, one line that an attacker appended would invalidate the next start checkpoint.
+ */
+const sealedLine = new RegExp(
+  `^\\{"service":\\{"ephemeral_id":"(${runPattern})"[,}].*,"sequence":(${sizePattern}),"hash":"([0-9a-f]{64})"\\}\\}$`,
+);
 
 /** The end of a file to which lines will be appended. */
 interface FileEnd {
@@ -138,6 +157,15 @@ export function readLogEnd(file: string): FileEnd {
   const [, id = null, sequence = null, hash = null] = sealedLine.exec(isWhole ? rest : (lines.at(-1) ?? '')) ?? [];
   const torn = isWhole ? 0 : tail.length - tail.lastIndexOf(lineEnd) - 1;
   return { predecessor: { id, sequence: sequence === null ? null : Number(sequence), hash, torn }, isOpen };
+}
+
+/** Whether a file ends within a line, so that a further line would be appended to it. False if this is unknown. */
+export function endsWithinLine(file: string): boolean {
+  try {
+    return readLogEnd(file).isOpen;
+  } catch {
+    return false;
+  }
 }
 
 function readTail(file: string): Buffer {

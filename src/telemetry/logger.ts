@@ -10,10 +10,10 @@ const maxHeldBytes = 1024 * 1024;
 const retryMilliseconds = 100;
 
 /**
- * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. In each
- * window (period of fixed length), a message is written only a few times, unless it is fatal. Further occurrences are
- * only counted, and the count is logged.
- * @param windowMilliseconds length of the window
+ * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. A
+ * repeated message is written only a few times per minute, unless it is fatal. Further occurrences are only counted,
+ * and the count is logged.
+ * @param windowMilliseconds length of the period in which repetitions are counted; default one minute
  */
 export function createLogger(
   level: Level | 'silent',
@@ -90,9 +90,9 @@ function errorView(error: unknown, causes: number): unknown {
   };
 }
 
-/** How often one message is written in a window (period of fixed length). Further occurrences are only counted. */
+/** How often one message is written in a period of `windowMilliseconds`. Further occurrences are only counted. */
 const maxPerWindow = 20;
-/** Maximum number of distinct messages to count. Messages are fixed sentences, so it is not reached in practice. */
+/** Maximum number of distinct messages to count; not reached in practice, because messages are fixed sentences. */
 const maxMessages = 1_000;
 
 /** Limits how often each message is logged, so that a message caused by every request does not fill the disk. */
@@ -106,7 +106,7 @@ export class RepeatLimiter {
   }
 
   /**
-   * Returns true if a message is to be written now, false if it is suppressed.
+   * Counts a message. Returns true if the message is to be written now, false if it is suppressed.
    * @param now time of a monotonic clock in milliseconds
    */
   admit(message: string, now: number): boolean {

@@ -13,7 +13,7 @@ export function maskTokens(text: string): string {
 }
 
 /**
- * Returns true if a text contains an API key or the beginning of one, even if it is encoded or split by other
+ * Returns true if a text contains an API key or the beginning of a key. The key can be encoded, or split by other
  * characters.
  */
 export function containsKey(text: string): boolean {
@@ -21,9 +21,9 @@ export function containsKey(text: string): boolean {
 }
 
 /**
- * Replaces each API key in a text with its prefix, so that the log stores no key. Clients put keys into paths, user
- * agents and other fields. If decoding the escapes of the text shows a key, even behind nested escapes, returns the
- * decoded text.
+ * Replaces each API key in a text with the key's prefix, so that the log stores no key. Clients put keys into paths,
+ * user agents and other fields. If a key appears only after escapes are decoded, even nested ones, returns the decoded
+ * text. Cuts the text where a key begins that is encoded or split in another way.
  */
 export function maskKeys(text: string): string {
   if (!mayContainKey.test(text) && !keyBeginning.test(text)) return text;
@@ -62,8 +62,8 @@ function eitherCase(letter: string): string {
 }
 
 /**
- * The characters that can separate the bytes of a hexadecimal key: punctuation, blanks, `0x`, and the zero bytes of
- * UTF-16.
+ * What can separate the bytes of an API key that is written in hexadecimal: punctuation, blanks, `0x`, and `00` (the
+ * zero bytes of UTF-16).
  */
 const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
 const hexForms = prefixes.map((prefix) => Array.from(prefix, hexOf).join(byteGap) + secretBeginning);
@@ -77,8 +77,8 @@ function hexOf(character: string): string {
 /** Separators between the characters of a key in base64. Mail, for example, breaks base64 into lines. */
 const base64Gap = '[^0-9A-Za-z+/_-]*';
 /**
- * The base64 of each prefix at each of the three possible offsets, without the characters that depend on neighboring
- * bytes.
+ * Patterns for the base64 of each prefix, one per possible offset in a group of three bytes. They omit the characters
+ * that depend on neighboring bytes.
  */
 const base64Forms = prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix)));
 
@@ -95,8 +95,8 @@ function base64Behind(before: number, prefix: string): string {
 export const anyForm = new RegExp([...splitForms, ...hexForms, ...base64Forms].join('|'));
 
 /**
- * A fast test for all texts: without a match, a text contains no key. Matches the start of an escape, or the middle of
- * any form of a key. Most texts contain neither, so the alternatives with rare characters come first for speed.
+ * A fast first test: a text without a match contains no key. Matches the start of an escape, or the middle of any form
+ * of a key. For speed, the alternatives with rare characters come first: most texts contain none of these characters.
  */
 const mayContainKey = new RegExp(
   [

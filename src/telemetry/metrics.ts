@@ -53,7 +53,7 @@ export function readinessMetric(isReady: boolean): object {
   return { ...readyMetric, type: 'gauge', values: [{ value: Number(isReady), labels: {} }] };
 }
 
-/** The Prometheus metrics of the gateway, in a registry of their own. */
+/** The Prometheus metrics of the gateway, in their own registry of prom-client. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
   readonly requests = new RequestCounts();
@@ -92,7 +92,7 @@ export class GatewayMetrics {
       labelNames: ['result'],
       registers,
     });
-    // Creates all series with the value 0: Prometheus sees no increase in a series that begins with its first event.
+    // Creates all series with the value 0. If a series began with its first event, Prometheus would see no increase.
     for (const reason of refusals) this.#refusedConnections.inc({ reason }, 0);
     for (const result of ['replaced', 'refused']) this.#tlsReloads.inc({ result }, 0);
     this.#whole = this.#histogram({
@@ -169,7 +169,7 @@ export class GatewayMetrics {
     });
   }
 
-  /** Adds the requests by merchant. They are read at each scrape. */
+  /** Adds the counter of requests by merchant. Its values are read at each scrape. */
   showMerchants(counts: MerchantCounts): void {
     registerMerchantMetrics(this.#registry, counts);
   }
@@ -190,17 +190,17 @@ export class GatewayMetrics {
     this.#tlsReloads.inc({ result });
   }
 
-  /** Adds the metrics of the TLS certificates in use. They are read at each scrape. */
+  /** Adds the metrics of the TLS certificates in use. All values are read at each scrape. */
   showCertificates(current: () => Iterable<CertificateValidity>): void {
     registerCertificateMetrics(this.#registry, current);
   }
 
-  /** Adds the metrics of the Tor exit list. They are read at each scrape. */
+  /** Adds the metrics of the Tor exit list. All values are read at each scrape. */
   watchTorExits(stats: () => TorExitStats): void {
     registerTorExitMetrics(this.#registry, stats);
   }
 
-  /** Returns the metrics in Prometheus' text format, and its content type. */
+  /** Returns the metrics in Prometheus' text format, and the content type of that format. */
   async render(): Promise<RenderedMetrics> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
@@ -238,7 +238,7 @@ export class GatewayMetrics {
     );
     this.counter(
       'gateway_access_log_foreign_bytes_total',
-      'Bytes that another process has written to the access log.',
+      'Bytes that another process has written to the access log. Expected to stay 0.',
       () => accessLog.foreignBytes(),
     );
     this.#addCheckpoints(() => accessLog.checkpoints?.() ?? null);
@@ -264,7 +264,7 @@ export class GatewayMetrics {
     );
     this.gauge(
       'gateway_access_log_receipts_failing',
-      '1 while the registry signs no receipts for checkpoints of the access log, or signs them late.',
+      '1 while the registry signs no receipts for checkpoints of the access log, signs them late, or has lost checkpoints.',
       () => Number((status()?.receipts?.problem ?? null) !== null),
       'max',
     );

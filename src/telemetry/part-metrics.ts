@@ -17,7 +17,7 @@ export interface TorExitStats {
   }[];
 }
 
-/** Registers the metrics of the Tor exit list. They are read at each scrape. */
+/** Registers the metrics of the Tor exit list. All values are read at each scrape. */
 export function registerTorExitMetrics(register: Registry, stats: () => TorExitStats): void {
   const gauge = <Label extends string>(
     name: string,
@@ -101,14 +101,14 @@ export interface CertificateValidity {
   readonly notAfter: number;
 }
 
-/** Registers the metrics of the TLS certificates in use. They are read at each scrape. */
+/** Registers the metrics of the TLS certificates in use. All values are read at each scrape. */
 export function registerCertificateMetrics(register: Registry, current: () => Iterable<CertificateValidity>): void {
   const gauge = (name: string, help: string, momentOf: (certificate: CertificateValidity) => number): void => {
     new Gauge({
       name,
       help,
       labelNames: ['file'],
-      aggregator: 'min', // several processes: report the one whose certificate expires first
+      aggregator: 'min', // processes can have different certificates: report the earliest time
       registers: [register],
       collect() {
         this.reset();

@@ -35,9 +35,9 @@ function registerBuild(registry: Registry, part: string, { version, config }: Bu
 }
 
 /**
- * Registers the metrics of the process and of Node. Does not observe garbage collections: Node creates an entry for
- * each collection, which stays in memory until the next major collection. Under load, these entries take up to half a
- * megabyte per second.
+ * Registers the metrics of the process and of Node. Does not observe garbage collections: Node would create an entry
+ * for each collection, and keep the entry in memory until the next major collection. Under load, these entries take up
+ * to half a megabyte per second.
  */
 export function collectProcessMetrics(
   registry: Registry,

@@ -19,8 +19,8 @@ interface Series {
 }
 
 /**
- * A histogram of durations that can be registered with prom-client. The histogram of prom-client is slower: it creates
- * and hashes an object of labels for each value, and each request has four values.
+ * A histogram of durations that can be registered with prom-client. The histogram of prom-client is slower, because it
+ * creates and hashes an object of labels for each duration. Each request has up to four durations.
  */
 export class DurationHistogram {
   readonly name: string;
@@ -36,7 +36,7 @@ export class DurationHistogram {
     this.help = help;
     this.#label = label;
     this.#buckets = buckets;
-    // The cast is safe: the registry only reads the values of a metric.
+    // The cast is safe: the registry of prom-client only reads the values of a metric.
     registry.registerMetric(this as unknown as Metric);
     for (const word of label === null ? [''] : words) this.#seriesOf(word);
   }
@@ -161,7 +161,7 @@ export class MerchantCounts {
   }
 }
 
-/** Registers the requests by merchant, which are read at each scrape. */
+/** Registers the counter of requests by merchant. Its values are read at each scrape. */
 export function registerMerchantMetrics(registry: Registry, counts: MerchantCounts): void {
   new Counter({
     name: 'gateway_merchant_requests_total',

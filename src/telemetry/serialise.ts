@@ -1,9 +1,10 @@
-/** Maximum length, in characters, of a log line's value that comes from the client, such as the path. */
+/** Maximum number of characters of a value from the client, such as the path, in a log line. */
 const maxValueLength = 1024;
 
 /**
- * Characters that JSON does not escape but terminals and log viewers interpret: DEL and C1 controls, line and paragraph
- * separators, and bidirectional controls. A client could use them to falsify the displayed log.
+ * Characters that terminals and log viewers interpret, but that JSON does not escape. A client could use them to
+ * falsify the displayed log. They are DEL and C1 controls, line and paragraph separators, bidirectional controls, and
+ * the byte order mark.
  */
 const interpretedCharacters = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 

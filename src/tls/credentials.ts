@@ -35,7 +35,10 @@ export class TlsCredentials {
     return this.#contexts;
   }
 
-  /** Gives a server the new credentials at each replacement. The server must start with `contexts.defaults`. */
+  /**
+   * Applies each later replacement of the certificates and keys to a server. The server must have been created with
+   * `contexts.defaults`.
+   */
   keepCurrent(server: tls.Server): void {
     this.#servers.push(server);
   }

@@ -29,9 +29,9 @@ const ciphers = [
 
 /**
  * The key exchange groups: only those that cost little CPU, including a post-quantum hybrid if OpenSSL supports it.
- * OpenSSL's defaults include P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field
- * groups of TLS 1.3 cost up to a hundred times as much. An attacker could cause this cost for free by replaying
- * recorded bytes. Every TLS library supports at least one of the groups in this list.
+ * OpenSSL's defaults include expensive groups: compared with X25519, P-384 and P-521 cost three and six times as much
+ * CPU, and the finite-field groups of TLS 1.3 up to a hundred times as much. An attacker who replays recorded bytes
+ * could cause this cost for free. Every TLS library supports at least one of the groups in this list.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 
@@ -114,8 +114,8 @@ function onePerKeyType(certificates: readonly Certificate[]): Certificate[] {
 
 /**
  * Returns the session id context, which binds a session to the client certificate settings. Otherwise a client could
- * avoid the client certificate: it could get a ticket from a gateway that has the same ticket keys but requires no
- * certificate.
+ * resume a session here without a client certificate: with a ticket from another gateway, which has the same ticket
+ * keys but requires no certificate.
  */
 function sessionIdContextOf({ clientCa }: TlsMaterial, { clientCertificates }: TlsSettings): string {
   return createHash('sha256')

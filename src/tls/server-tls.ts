@@ -2,18 +2,10 @@ import { isIP } from 'node:net';
 import type { Server, TlsOptions } from 'node:tls';
 import type { Certificate } from './certificate.js';
 import { showsBadCertificate, TlsCredentials } from './credentials.js';
-import { readTlsMaterial } from './tls-material.js';
+import { readTlsMaterial, type TlsFiles } from './tls-material.js';
 import { TlsReload } from './tls-reload.js';
 
-/** The certificate files of an API's listener. */
-export interface ServerTlsFiles {
-  readonly certFile: string;
-  readonly keyFile: string;
-  /** The file with the CAs of client certificates; null: client certificates are not requested. */
-  readonly clientCaFile: string | null;
-}
-
-/** Receives the changes of certificates and the warnings about them. */
+/** Receives messages about replaced certificates, and warnings about certificates. */
 interface ServerTlsLog {
   info(details: object, message: string): void;
   warn(details: object, message: string): void;
@@ -23,7 +15,10 @@ interface ServerTlsLog {
 const reloadSeconds = 10;
 const handshakeTimeoutMilliseconds = 10_000;
 
-/** TLS of an API's listener: HTTP/1.1 only, with certificates that are reloaded when their files change. */
+/**
+ * TLS of the listener of the admin API, the console or the operators' API. Allows only HTTP/1.1, and reloads
+ * certificates when their files change.
+ */
 export class ServerTls {
   readonly #credentials: TlsCredentials;
   readonly #reload: TlsReload;
@@ -36,12 +31,13 @@ export class ServerTls {
   }
 
   /**
-   * Reads the files, and then checks them for changes every 10 seconds until `stop`.
+   * Reads the files, and then checks them for changes every 10 seconds until `stop`. Without `clientCaFile`, no client
+   * certificates are requested.
    * @param option the configuration option of the listener, for the log
    * @throws OperatorError for an unusable file
    */
   static async open(
-    files: ServerTlsFiles,
+    files: Pick<TlsFiles, 'certFile' | 'keyFile' | 'clientCaFile'>,
     option: 'registry.listen' | 'registry.console.listen' | 'services.operators.listen',
     clock: { now(): number },
     log?: ServerTlsLog,
@@ -89,7 +85,7 @@ export class ServerTls {
     return this.#credentials.material.certificates[0];
   }
 
-  /** Why the files cannot be used now; null if they can. */
+  /** Why the files were unusable at the last check; null if they were usable. */
   get problem(): string | null {
     return this.#reload.problem;
   }

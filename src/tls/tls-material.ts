@@ -75,9 +75,13 @@ export async function readAuthority(file: string): Promise<Buffer> {
   return ca;
 }
 
-/** Returns why these certificates must not replace the ones in use; null if they can replace them. */
-export function problemOf({ certificates }: TlsMaterial, now: number): string | null {
-  for (const { file, notBefore, notAfter } of certificates) {
+/**
+ * Returns why new certificates must not replace the certificates in use; null if the replacement is allowed. Ignores
+ * unchanged certificates: otherwise one that has expired would prevent the renewal of the others.
+ */
+export function problemOf({ certificates }: TlsMaterial, inUse: TlsMaterial, now: number): string | null {
+  for (const { file, cert, key, notBefore, notAfter } of certificates) {
+    if (inUse.certificates.some((one) => one.file === file && one.cert.equals(cert) && one.key.equals(key))) continue;
     if (notAfter <= now) return `The certificate ${file} has expired.`;
     if (notBefore > now) return `The certificate ${file} is not valid yet.`;
   }

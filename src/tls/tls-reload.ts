@@ -29,9 +29,9 @@ interface ReloadListener {
 }
 
 /**
- * Polls the contents of the TLS files, and applies changes from the next handshake on. Timestamps and file events are
- * not used: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched file. Files are not
- * applied if they are invalid, expired or not valid yet, or do not match each other (an incomplete swap).
+ * Polls the contents of the TLS files, and applies changes from the next handshake on. Does not use timestamps or file
+ * events: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched file. Does not apply
+ * files that are invalid, expired or not valid yet, or that do not match each other, as during an incomplete swap.
  */
 export class TlsReload {
   readonly #credentials: TlsCredentials;
@@ -86,8 +86,9 @@ export class TlsReload {
     try {
       // Retry once. If the files were swapped while they were read, the swap is complete by then.
       const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
-      const changed = material.digest !== this.#credentials.material.digest;
-      problem = changed ? problemOf(material, this.#clock.now()) : null;
+      const inUse = this.#credentials.material;
+      const changed = material.digest !== inUse.digest;
+      problem = changed ? problemOf(material, inUse, this.#clock.now()) : null;
       if (changed && problem === null) {
         this.#credentials.replace(material);
         isReplaced = true;

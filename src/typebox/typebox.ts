@@ -1,6 +1,6 @@
 /**
- * The only module that imports typebox. The build bundles it into one file, because typebox has 680 modules. Loading
- * these separately would take 20 MB of memory and a third of a second in every process.
+ * The only module that imports typebox. The build bundles this module and typebox into one file. Otherwise every
+ * process would load the 680 modules of typebox separately, which takes 20 MB of memory and a third of a second.
  */
 export { default } from 'typebox';
 export type { Static, TNull, TObject, TProperties, TSchema, TSchemaOptions, TString, TUnion } from 'typebox';

@@ -16,18 +16,20 @@ import {
 // in flat lists of numbers, because objects with names took four times the CPU time.
 
 /**
- * Maximum length of an inflated batch (message with usage counts), in bytes. A forged batch could otherwise fill the
- * registry's memory.
+ * Maximum length of an inflated batch, in bytes. Without this limit, a forged batch could fill the registry's memory.
  */
 const maxInflatedBytes = 8 * 1024 * 1024;
 
 /** The number of values in one row, for each kind of list. */
 const width = { codes: 7, addresses: 8, agents: 3, hosts: 5, lastUse: 3 } as const;
 
-/** The members of a batch (message with usage counts) besides its counts. */
+/** The members of a batch besides its counts. */
 export type BatchHead = Omit<UsageBatch, 'version' | 'keys' | 'merchants' | 'unknown'>;
 
-/** The rows of one key, or of all requests without a known key, in flat lists. A text is an index into `texts`. */
+/**
+ * The rows of one key, or of all requests without a known key, in flat lists. A row contains the index of a text in
+ * `texts`, not the text itself.
+ */
 export interface KeyRows {
   readonly codes: number[];
   readonly addresses: number[];
@@ -48,8 +50,8 @@ function listed({ codes, addresses, agents, lastUse }: KeyRows): [number[], numb
 }
 
 /**
- * Writes a batch (message with usage counts). Each method except `text` adds a key, a merchant or a row. Times are in
- * milliseconds since 1970.
+ * Writes a batch. Each method except `text` adds a key, a merchant or a row. Methods take times in milliseconds since
+ * 1970. The batch contains these times relative to the start of the counted period.
  */
 export class BatchWriter {
   readonly unknown: KeyRows = { codes: [], addresses: [], agents: [], lastUse: [] };
@@ -59,7 +61,7 @@ export class BatchWriter {
   readonly #keys: KeyEntry[] = [];
   readonly #merchants: MerchantEntry[] = [];
 
-  /** @param from the start of the counted period; times in the rows are relative to it */
+  /** @param from the start of the counted period */
   constructor(from: number) {
     this.#from = from;
   }
@@ -101,14 +103,13 @@ export class BatchWriter {
     list.push(at - this.#from, this.#text(address), this.#text(country));
   }
 
-  /** Returns the text of the batch (message with usage counts). */
-  async text(head: BatchHead): Promise<string> {
+  /** Returns the text of the batch. */
+  text(head: BatchHead): Promise<string> {
     const unknown = listed(this.unknown);
-    const wire = { version: 1, ...head, texts: this.#texts, keys: this.#keys, merchants: this.#merchants, unknown };
-    return (await deflate(JSON.stringify(wire), { level: 1, memLevel: 9 })).toString('base64');
+    return textOf({ version: 1, ...head, texts: this.#texts, keys: this.#keys, merchants: this.#merchants, unknown });
   }
 
-  /** Returns the index of a text in the batch's table of texts, and adds a new text to the table; -1 for null. */
+  /** Returns the index of a text in the batch's table of texts; -1 for null. Adds a new text to the table. */
   #text(text: string | null): number {
     if (text === null) return -1;
     let number = this.#numbers.get(text);
@@ -120,9 +121,19 @@ export class BatchWriter {
   }
 }
 
+async function textOf(wire: Wire): Promise<string> {
+  return (await deflate(JSON.stringify(wire), { level: 1, memLevel: 9 })).toString('base64');
+}
+
+/** Returns the text of a batch of this process with another value of `acknowledged`. */
+export async function withAcknowledged(text: string, acknowledged: number): Promise<string> {
+  const inflated = await inflate(Buffer.from(text, 'base64'));
+  return textOf({ ...(JSON.parse(inflated.toString('utf8')) as Wire), acknowledged });
+}
+
 /**
- * Parses the text of a batch (message with usage counts).
- * @returns null if it is malformed or too large
+ * Parses the text of a batch.
+ * @returns null if the text is malformed or too large
  */
 export async function parseBatch(body: string): Promise<UsageBatch | null> {
   try {
@@ -144,7 +155,7 @@ interface Wire extends BatchHead {
 }
 
 /**
- * Converts the flat rows to objects, which the caller must still validate. Throws if the JSON has another structure.
+ * Converts the flat rows to objects, which `parseBatch` then validates. Throws if the JSON has another structure.
  */
 function batchOf({ texts, keys, merchants, unknown, ...head }: Wire): object {
   const { from } = head;

@@ -6,8 +6,8 @@ export const hourMilliseconds = 3_600_000;
 export const dayMilliseconds = 24 * hourMilliseconds;
 
 /**
- * Maximum number of rows of one kind in a batch (message with usage counts). A gateway splits more rows into several
- * batches, so a batch with a longer list is rejected as forged.
+ * Maximum length of a list in a batch. A batch is a message with the usage counts of a gateway. If a gateway has more
+ * rows, it sends several batches. So a batch with a longer list is rejected as forged.
  */
 const mostRows = 10_000;
 
@@ -66,8 +66,8 @@ const agentCount = Type.Object({ day: moment, agent: nullable(text(256)), count 
 const hostCount = Type.Object({
   day: moment,
   /**
-   * The header that contained the host: `origin`, or `referer` if the request had no Origin. Requests with neither are
-   * not counted here. Empty if `host` is null.
+   * The header that contained the host: `origin`, or `referer` if the request had no Origin; empty if `host` is null.
+   * Requests with neither header are not counted in these rows.
    */
   header: text(16),
   host: nullable(text(256)),
@@ -93,8 +93,9 @@ const refusal = Type.Object({
 /** The requests with one API key. */
 const keyUsage = Type.Object({
   /**
-   * Null if the gateway refused the requests before it read the key's record. In that case, `lookupId` identifies the
-   * key. If both are null, the row is for all keys that had no room in the gateway's memory.
+   * The id of the key. It is null if the gateway refused the requests before it read the key's record; `lookupId` then
+   * identifies the key. If `keyId` and `lookupId` are both null, these are the requests of all keys that had no room in
+   * the gateway's memory.
    */
   keyId: nullable(text(128)),
   merchantId: nullable(text(128)),
@@ -113,8 +114,8 @@ const merchantUsage = Type.Object({ merchantId: text(128), hosts: list(hostCount
 const usageBatch = Type.Object({
   version: Type.Literal(1),
   /**
-   * Id of the gateway or worker process that counted. A process has a new id after each start and after each rejected
-   * batch.
+   * Id of the gateway or worker process that counted the requests. A process has a new id after each start and after
+   * each rejected batch.
    */
   process: Type.String({ pattern: '^[0-9A-Za-z-]{1,64}$' }),
   /** Name of the process for people: host and process number. */
@@ -123,20 +124,22 @@ const usageBatch = Type.Object({
   /** Number of the batch: 1 for the first batch of a process, and one more for each further batch. */
   sequence: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   /**
-   * The highest sequence that the registry has confirmed to the process as stored in SQL. Several batches can be in
-   * flight at the same time, but the registry stores a batch only after the one before it. If the registry's last
-   * sequence is below `acknowledged`, its database was restored from a backup, and the batches in between are lost.
+   * The highest sequence that the registry has confirmed to this process as stored in SQL. Several batches can be in
+   * flight at the same time, but the registry stores them in the order of their sequences. If the highest sequence in
+   * the registry's database is below `acknowledged`, the database was restored from a backup. The batches in between
+   * are then lost.
    */
   acknowledged: count,
   /** Start of the period in which the requests were recorded (inclusive). */
   from: moment,
   /** End of the period in which the requests were recorded (exclusive). */
   to: moment,
-  /** Whether this is the last batch, because the process has ended. */
+  /** Whether this is the last batch that the process sends before it ends. */
   isLast: Type.Boolean(),
   /**
-   * How many details were dropped since the previous batch, because their memory is limited. `refusals`: refused
-   * requests; `rows`: requests without a row for their address, User-Agent or host. The counts by code are complete.
+   * How many details were dropped since the previous batch, because the gateway keeps only a limited number.
+   * `refusals` counts refused requests without details. `rows` counts requests without a row for their address,
+   * User-Agent or host. The counts by code are complete.
    */
   dropped: Type.Object({ refusals: count, rows: Type.Optional(count) }),
   keys: list(keyUsage),
@@ -160,7 +163,7 @@ export type KeyUsage = Static<typeof keyUsage>;
  */
 const batches = Compile(usageBatch);
 
-/** Whether a value is a batch (usage counts). Unknown members are allowed, because a newer gateway could send them. */
+/** Returns true if a value is a batch. Unknown members are allowed, because a newer gateway could send them. */
 export function isUsageBatch(value: unknown): value is UsageBatch {
   return batches.Check(value);
 }

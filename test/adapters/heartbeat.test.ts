@@ -3,6 +3,7 @@ import t from 'tap';
 import { Heartbeat } from '../../src/adapters/redis/gateway/heartbeat.js';
 import { Outage } from '../../src/adapters/redis/outage.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
+import { noSeals, SealCheck } from '../../src/adapters/redis/seal.js';
 import { seededRecords } from './key-store-contract.js';
 
 type State = readonly [string | null, string | null];
@@ -16,7 +17,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
     confirm: (): Promise<boolean> => Promise.resolve(true),
     checkParts: (): Promise<void> => Promise.resolve(),
     catchUp: (): Promise<void> => Promise.resolve(),
-    grant: null as string | null,
+    ...{ grant: null as string | null, refusal: null as Error | null, timesForgotten: 0, timesFollowed: 0 },
   };
   const nothing = () => Promise.resolve();
   const heartbeat = new Heartbeat({
@@ -33,9 +34,13 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
       policies: [],
       partLost: null,
       readState: () => store.answer(),
-      acknowledge: () => Promise.resolve(store.grant),
+      acknowledge: () => (store.refusal === null ? Promise.resolve(store.grant) : Promise.reject(store.refusal)),
       witness: () => witness,
       confirm: () => store.confirm(),
+      followSentinels: () => {
+        store.timesFollowed += 1;
+        return nothing();
+      },
       write: nothing,
       checkParts: () => store.checkParts(),
       catchUp: () => store.catchUp(),
@@ -44,10 +49,14 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
     },
     outage: new Outage({ onLost: () => undefined, onFound: () => undefined }),
     names: new RecordNames('mg:'),
+    seals: new SealCheck(noSeals, () => undefined),
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() + store.passedMilliseconds },
     maxStaleMilliseconds: 30_000,
-    ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
+    ...{ onCaughtUp: () => undefined, onNotice: () => undefined, holds: () => true },
+    onForget: () => {
+      store.timesForgotten += 1;
+    },
     inactive: () => [],
   });
   /** The store does not reply until the returned function is called. */
@@ -96,6 +105,35 @@ t.test('the first requests wait for the first heartbeat, and those after a pause
     await caughtUp;
     t.ok(heartbeat.standing.fresh, when);
   }
+});
+
+// Each look-up waited for the running heartbeat and one more, which took seconds and could not help.
+t.test('a request does not wait for heartbeats that take too long to make the cache fresh', async (t) => {
+  const { heartbeat, store, silence } = openHeartbeat(t);
+  const slow = <Reply>(reply: Reply) => {
+    store.passedMilliseconds += 800;
+    return Promise.resolve(reply);
+  };
+  store.answer = () => slow(state);
+  store.catchUp = () => slow(undefined);
+  await heartbeat.beat();
+  t.notOk(heartbeat.standing.fresh);
+  t.not(heartbeat.standing.proof, null);
+  const speak = silence();
+  const beat = heartbeat.beat();
+  t.ok(await settlesSoon(heartbeat.catchUp()), 'Redis is read at once');
+  store.catchUp = () => Promise.resolve();
+  speak();
+  await beat;
+  await heartbeat.beat();
+  t.ok(heartbeat.standing.fresh);
+  const again = silence();
+  store.passedMilliseconds += 2_000;
+  const caughtUp = heartbeat.catchUp();
+  t.notOk(await settlesSoon(caughtUp), 'a fast heartbeat is worth the wait');
+  again();
+  await caughtUp;
+  t.ok(heartbeat.standing.fresh);
 });
 
 /** The state of a store in a generation, on one server with a replica that may replace it. */
@@ -150,6 +188,71 @@ t.test('a new server is not read if its witnesses do not confirm that it is the 
   t.notOk(standing.isJudgedSoon, 'requests do not wait any longer');
 });
 
+/** A gateway that was enrolled on the former master, and reads the new one, which its witnesses confirm. */
+async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
+  const { heartbeat, store } = openHeartbeat(t, 'others');
+  store.servers = ['one'];
+  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
+  await heartbeat.beat();
+  Object.assign(store, { epoch: 1, servers: ['two'] });
+  store.answer = () => Promise.resolve(stateOf('second', 'two'));
+  await heartbeat.beat();
+  /** Connects to the former master, which is isolated: nothing confirms that it is the master. */
+  const reconnect = async (): Promise<void> => {
+    Object.assign(store, { epoch: 2, servers: ['one'] });
+    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.confirm = () => Promise.resolve(false);
+    await heartbeat.beat();
+  };
+  return { heartbeat, store, reconnect };
+}
+
+// The proof about the new master counted for the former one too, and so did the grant that was still there. The gateway
+// accepted keys whose revocation it had acknowledged.
+t.test('a gateway that returns to a former master does not read it', async (t) => {
+  const { heartbeat, store, reconnect } = await readNewMaster(t);
+  const { standing } = heartbeat;
+  t.not(standing.proof, null, 'the new master is read');
+  t.notOk(standing.lease.enrolled);
+  await reconnect();
+  t.equal(standing.proof, null);
+  t.match(standing.reason, /^cannot verify that this Redis server is still the master/);
+  t.notOk(standing.lease.enrolled, 'the grant names a heartbeat from before the failover');
+  await heartbeat.beat();
+  t.equal(standing.proof, null);
+  t.notOk(standing.lease.enrolled);
+  store.confirm = () => Promise.resolve(true);
+  await heartbeat.beat();
+  t.not(standing.proof, null, 'it is read once a majority names it');
+  store.grant = JSON.stringify({ generation: 'first', beat: standing.lease.beats, lifetimeMilliseconds: 31_000 });
+  await heartbeat.beat();
+  t.ok(standing.lease.enrolled, 'a new grant counts');
+});
+
+t.test('an enrolled gateway that returns to a former master serves its cache for a limited time', async (t) => {
+  const { heartbeat, store, reconnect } = await readNewMaster(t);
+  const { standing } = heartbeat;
+  store.grant = JSON.stringify({ generation: 'second', beat: standing.lease.beats, lifetimeMilliseconds: 31_000 });
+  await heartbeat.beat();
+  t.equal(standing.lease.generation, 'second');
+  const { timesForgotten, timesFollowed } = store;
+  await reconnect();
+  t.equal(standing.proof, null, 'the former master is not read');
+  t.match(standing.state.reason, 'earlier generation');
+  t.equal(standing.lease.generation, 'second');
+  t.equal(store.timesForgotten, timesForgotten, 'the cached records are kept');
+  t.equal(standing.reason, null, 'and served');
+  t.notOk(standing.fresh, 'as stale');
+  t.ok(store.timesFollowed > timesFollowed, 'the sentinels are asked for the master');
+  store.passedMilliseconds += 30_001;
+  await heartbeat.beat();
+  t.notOk(standing.lease.enrolled);
+  t.ok(store.timesForgotten > timesForgotten, 'the cached records are dropped');
+  t.equal(standing.proof, null);
+  t.match(standing.reason, /^cannot verify that this Redis server is still the master/);
+});
+
 for (const [title, step, mayRead] of [
   ['a Cluster whose slots take two seconds to check is read: its masters confirm afterwards', 'checkParts', true],
   ['a Cluster whose masters take two seconds to confirm their slot map is not read', 'catchUp', false],
@@ -167,3 +270,60 @@ for (const [title, step, mayRead] of [
     t.equal(heartbeat.standing.reason === null, mayRead);
   });
 }
+
+const outOfMemory = Object.assign(new Error('OOM command not allowed'), { name: 'ReplyError' });
+
+for (const witness of ['masters', 'others'] as const) {
+  t.test(`a full store is read without a lease while its witnesses (${witness}) name the master`, async (t) => {
+    const { heartbeat, store } = openHeartbeat(t, witness);
+    const { standing } = heartbeat;
+    store.servers = ['one'];
+    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.refusal = outOfMemory;
+    for (let beat = 0; beat < 3; beat += 1) {
+      await heartbeat.beat();
+      t.not(standing.proof, null);
+      t.equal(standing.reason, null);
+      t.notOk(standing.lease.enrolled);
+      t.notOk(standing.fresh, 'nothing is cached');
+      store.passedMilliseconds += 2_000;
+      t.equal(standing.proof, null, 'each proof is short');
+    }
+    t.match(standing.reason, 'OOM command not allowed');
+  });
+
+  t.test(`a full store (${witness}) does not prolong the lease of the cache`, async (t) => {
+    const { heartbeat, store } = openHeartbeat(t, witness);
+    const { standing } = heartbeat;
+    store.servers = ['one'];
+    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
+    await heartbeat.beat();
+    t.ok(standing.lease.enrolled);
+    store.refusal = outOfMemory;
+    store.passedMilliseconds += 29_000;
+    await heartbeat.beat();
+    t.ok(standing.lease.enrolled);
+    t.ok(standing.sinceKnownTrue >= 29_000, 'since the last acknowledgement');
+    store.timesForgotten = 0;
+    store.passedMilliseconds += 1_500;
+    await heartbeat.beat();
+    t.notOk(standing.lease.enrolled);
+    t.equal(store.timesForgotten, 1, 'the cache is dropped');
+    t.not(standing.proof, null, 'from now on the store is read');
+    store.refusal = null;
+    await heartbeat.beat();
+    t.notOk(standing.lease.enrolled, 'the grant is too old: the registry may have removed the gateway');
+  });
+}
+
+t.test('a full store is not read if its witnesses do not name it as the master', async (t) => {
+  const { heartbeat, store } = openHeartbeat(t, 'others');
+  store.servers = ['one'];
+  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.refusal = outOfMemory;
+  store.confirm = () => Promise.resolve(false);
+  await heartbeat.beat();
+  t.equal(heartbeat.standing.proof, null);
+  t.match(heartbeat.standing.reason, 'OOM command not allowed');
+});

@@ -1,12 +1,10 @@
-import http from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Test } from 'tap';
 import { OtlpTraces } from '../../src/adapters/otlp/otlp-traces.js';
 import type { OtlpTracesOptions } from '../../src/adapters/otlp/otlp-traces.js';
 import type { Span } from '../../src/gateway/ports.js';
 import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
+import { startServer } from '../start-server.js';
 import { until } from '../telemetry/open-log.js';
 
 interface Received {
@@ -23,7 +21,7 @@ interface Received {
 async function startCollector(t: Test) {
   const received: Received[] = [];
   const collector = { received, url: '', status: 200 as number | null, open: 0 };
-  const server = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     const chunks: Buffer[] = [];
     collector.open += 1;
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -33,13 +31,7 @@ async function startCollector(t: Test) {
       if (collector.status !== null) response.writeHead(collector.status).end('{}');
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  collector.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`;
+  collector.url = `${url}/v1/traces`;
   return collector;
 }
 
@@ -131,7 +123,7 @@ t.test('a collector that is slow, refuses or is down costs only spans', async (t
 
 t.test('a collector that trickles its response times out, and the next spans are sent', async (t) => {
   let isDripping = true;
-  const server = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     request.resume().on('end', () => {
       if (!isDripping) {
         response.end('{}');
@@ -143,10 +135,7 @@ t.test('a collector that trickles its response times out, and the next spans are
       });
     });
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const { traces, problems } = openTraces(t, `http://127.0.0.1:${port}/`, { timeoutMilliseconds: 300 });
+  const { traces, problems } = openTraces(t, `${url}/`, { timeoutMilliseconds: 3_000 });
   traces.take(span);
   await until(() => problems.length === 1);
   t.match(problems, [/^the collector cannot be reached: .*timeout/]);

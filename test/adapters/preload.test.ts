@@ -5,7 +5,7 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startEnrolling } from './enrolling.js';
 import { keyStatus } from './key-status.js';
 import { seededRecords } from './key-store-contract.js';
-import { startRedis, withoutRedis } from './redis-server.js';
+import { startRedis, until, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 
 // Almost all of the time these tests wait, each for servers of its own.
@@ -68,13 +68,6 @@ function open(t: Teardown, url: string, { maxEntries = 1_000, ...address }: Reco
   const figures = () => records.recordStats().preload;
   const reaches = (state: string) => until(() => figures()?.state === state, `${state}: ${JSON.stringify(figures())}`);
   return { records, told, figures, reaches };
-}
-
-async function until(holds: () => Promise<boolean> | boolean, what: string): Promise<void> {
-  for (const end = Date.now() + 15_000; !(await holds());) {
-    if (Date.now() > end) throw new Error(`never: ${what}`);
-    await wait(10);
-  }
 }
 
 const whole = { keys: keyCount, merchants: merchantCount, seen: keyCount + foreignCount };

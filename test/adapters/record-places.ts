@@ -1,5 +1,5 @@
 import type { HostAndPort } from '../../src/adapters/redis/connection.js';
-import { startCluster } from './redis-cluster.js';
+import { allowStalls, startCluster } from './redis-cluster.js';
 import { type RedisServer, startRedis, type Teardown } from './redis-server.js';
 
 /** A store of records, and the server that has each record. */
@@ -17,6 +17,7 @@ export const places: Record<string, (t: Teardown) => Promise<Place>> = {
   },
   'a Cluster': async (t) => {
     const cluster = await startCluster(t, { replicas: false });
+    await allowStalls(cluster);
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
     return { url: 'redis://cluster', cluster: nodes, ownerOf: (name) => cluster.ownerOf(name) };
   },

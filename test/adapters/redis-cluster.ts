@@ -23,7 +23,7 @@ export interface TestCluster {
 
 /** Waits for a condition in other processes. */
 export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
-  const deadline = performance.now() + 40_000;
+  const deadline = performance.now() + 60_000;
   let reason: unknown = 'it was false';
   while (performance.now() < deadline) {
     try {
@@ -138,6 +138,15 @@ export async function startCluster(
     },
     get: async (name) => (await ownerOf(name)).client.get(name),
   };
+}
+
+/**
+ * Lets nodes stall for up to 15 s, for tests without a failover: without replicas, a single node that counts as failed
+ * makes all nodes reject commands.
+ */
+export async function allowStalls({ nodes }: TestCluster): Promise<void> {
+  // Not a setting of startCluster, because nodes with a long timeout exchange fewer messages and take longer to meet.
+  await Promise.all(nodes.map(({ client }) => client.config('SET', 'cluster-node-timeout', '15000')));
 }
 
 async function isRunning({ client }: RedisServer): Promise<boolean> {

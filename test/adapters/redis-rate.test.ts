@@ -28,7 +28,8 @@ function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<Redi
   const time = { now: 0 };
   const rate = new RedisRate({
     address: { ...toRedis, ...address },
-    ...{ prefix: 'mg:', environment: 'live', requestsPerSecond: 1, burst: 3 },
+    // A token in 100 s of the clock of Redis, so that a stall of the machine adds none.
+    ...{ prefix: 'mg:', environment: 'live', requestsPerSecond: 0.01, burst: 3 },
     ...{ waitMilliseconds: 5_000, now: () => time.now },
     onLost: ({ message }) => told.push(`lost: ${message}`),
     onFound: () => told.push('found'),
@@ -49,6 +50,12 @@ async function openReady(...args: Parameters<typeof open>) {
   told.length = 0;
   return opened;
 }
+
+/**
+ * How far a poll advances the clock within one outage. With 500 per poll, ten polls would end the outage, although
+ * Redis is only 100 ms late.
+ */
+const whilePolling = 5;
 
 const short = (take: TokenTake | null): string =>
   take === null ? 'not counted' : `${take.taken ? 'yes' : 'no'} ${Math.floor(take.tokens)}`;
@@ -74,12 +81,12 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     const takes = [one, other, one, other].map(async ({ rate }) => rate.take('m_1'));
     t.same((await Promise.all(takes)).map(short).toSorted(), ['no 0', 'yes 0', 'yes 1', 'yes 2']);
     const left = await client.pttl(name);
-    t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
+    t.ok(left > 200_000 && left <= 300_000, `${left} ms`);
     t.equal(short(await one.rate.take('m_2')), 'yes 2', 'other merchants are not delayed');
   });
 
   t.test('concurrent takes on many connections never take a token twice', async (t) => {
-    const options = { burst: 20, requestsPerSecond: 1 };
+    const options = { burst: 20 };
     const rates = [await openReady(t, { url }, options), await openReady(t, { url }, options)];
     const takes = await Promise.all(
       Array.from({ length: 200 }, async (_, count) => rates[count % 2]?.rate.take('m_1')),
@@ -90,7 +97,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
 
   t.test('the bucket refills by the clock of Redis, and never above its size', async (t) => {
     const { rate } = await openReady(t, { url });
-    await client.set(name, `0 ${(await microseconds()) - 1_000_000}`);
+    await client.set(name, `0 ${(await microseconds()) - 100_000_000}`);
     t.same([short(await rate.take('m_1')), short(await rate.take('m_1'))], ['yes 0', 'no 0']);
     await client.set(name, `0.25 ${(await microseconds()) - 3_600_000_000}`);
     t.equal(short(await rate.take('m_1')), 'yes 2');
@@ -105,7 +112,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
       const [, filledAt = ''] = ((await client.get(name)) ?? '').split(' ');
       t.ok(Number(filledAt) <= (await microseconds()), 'it refills from now on');
       const left = await client.pttl(name);
-      t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
+      t.ok(left > 200_000 && left <= 300_000, `${left} ms`);
     },
   );
 
@@ -118,7 +125,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
   });
 
   t.test('deployments and environments on one Redis are separate', async (t) => {
-    const limits = { burst: 1, requestsPerSecond: 1 };
+    const limits = { burst: 1 };
     const { rate } = await openReady(t, { url }, limits);
     t.equal(short(await rate.take('m_1')), 'yes 0');
     t.equal(short(await rate.take('m_1')), 'no 0');
@@ -166,7 +173,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.ok(waiting.every((take) => take instanceof Promise));
     t.same(await Promise.all(waiting.map(async (take) => take)), [null, null]);
     const waited = performance.now() - startedAt;
-    t.ok(waited < 2_000, `${waited} ms, of a commandTimeoutMilliseconds of ten seconds`);
+    t.ok(waited < 6_000, `${waited} ms, of a commandTimeoutMilliseconds of ten seconds`);
     t.same(told, ['lost: no reply within 50 ms']);
     time.now += 499;
     t.equal(rate.take('m_1'), null, 'at once');
@@ -187,8 +194,10 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
       return (await rate.take('m_1')) !== null;
     }, 'it counts again');
     t.equal(told.length, 1, 'recovery is reported only after a healthy period');
-    time.now += 5_000;
-    await rate.take('m_1');
+    await until(async () => {
+      time.now += 5_000;
+      return (await rate.take('m_1')) !== null; // null if Redis replies late on a busy machine
+    }, 'it still counts');
     t.same(told, ['lost: no reply within 50 ms', 'found']);
   });
 
@@ -199,7 +208,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
       t.equal(await rate.take('m_1'), null);
       time.now += 500;
       await until(async () => {
-        time.now += 500;
+        time.now += whilePolling;
         return (await rate.take('m_2')) !== null;
       }, 'other merchants are counted');
     }
@@ -284,18 +293,20 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
     let living = '';
     for (const id of others) if ((await cluster.ownerOf(`mg:rate:live:${id}`)).id !== lost.id) living = id;
     await until(async () => {
-      time.now += 500;
+      time.now += 5_000; // so that a late reply to the first take leaves no outage open
       return (await rate.take('m_1')) !== null;
     }, 'its master counts');
     told.length = 0;
     await lost.kill();
     for (let count = 0; count < 3; count += 1) {
+      time.now += 500;
       await until(async () => {
-        time.now += 500;
+        time.now += whilePolling;
         return (await rate.take('m_1')) === null;
       }, 'its merchants are not counted');
+      time.now += 500;
       await until(async () => {
-        time.now += 500;
+        time.now += whilePolling;
         return (await rate.take(living)) !== null;
       }, 'other merchants are counted');
     }

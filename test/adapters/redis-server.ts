@@ -1,10 +1,12 @@
 import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
+import { tmpdir, userInfo } from 'node:os';
 import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { ignoreRepeatedErrors, type RedisAddress } from '../../src/adapters/redis/connection.js';
 
@@ -46,11 +48,34 @@ const ports = { from: 10_000, count: 10_000 };
 const portsOfProcess = 40;
 let looked = process.pid * portsOfProcess;
 
-/** A port that is free now and that no other call returns soon. */
+/** This folder has a file for each port that a test process uses. The file contains the id of that process. */
+const reservations = path.join(tmpdir(), `merchant-gateway-ports-${userInfo().uid}`);
+
+/** Reserves a port until this process ends: a server that a test stops must find its port free at its restart. */
+function reserve(port: number): boolean {
+  mkdirSync(reservations, { recursive: true });
+  const file = path.join(reservations, String(port));
+  try {
+    process.kill(Number(readFileSync(file, 'utf8')), 0);
+    return false; // that process still runs
+  } catch {
+    rmSync(file, { force: true });
+  }
+  try {
+    writeFileSync(file, String(process.pid), { flag: 'wx' });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return false;
+  }
+}
+
+/** A port that is free now, and that no other call returns while this process runs. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = ports.from + (looked % ports.count);
     looked += 1;
+    if (!reserve(port)) continue;
     const server = net.createServer();
     try {
       server.listen(port, '127.0.0.1');
@@ -137,6 +162,17 @@ async function secureLines(directory: string, port: number, { cert, key }: Serve
     ...['port 0', `tls-port ${port}`, 'tls-auth-clients no', 'tls-replication yes', 'tls-cluster yes'],
     ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${certFile}`],
   ];
+}
+
+/**
+ * Polls a condition, because the events of another process cannot be awaited. Fails after a minute, which is longer
+ * than the 30 s for which a sentinel replaces no master after a stall (its TILT mode).
+ */
+export async function until(holds: () => Promise<boolean> | boolean, what: string): Promise<void> {
+  for (const end = performance.now() + 60_000; !(await holds());) {
+    if (performance.now() > end) throw new Error(`never: ${what}`);
+    await wait(10);
+  }
 }
 
 /** The `run_id` that a server generated at its start. */

@@ -4,12 +4,13 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
+import { connectAny, connectRedis } from '../../src/adapters/redis/connection.js';
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable, type KeyLookup } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
-import { startRedis, withoutRedis } from './redis-server.js';
+import { plainRedis, startRedis, until, withoutRedis } from './redis-server.js';
 import type { RedisServer } from './redis-server.js';
 
 const limits: CacheLimits = {
@@ -23,6 +24,8 @@ const seededId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${seededId}`;
 const unknownId = lookupIdOf('svc_live_nobody', null);
 const probeId = lookupIdOf('svc_live_probe', null);
+/** The timeout of commands in tests whose Redis falls silent. Elsewhere a longer one bears a busy machine. */
+const shortTimeout = 200;
 
 interface Opened {
   readonly store: RecordKeyStore;
@@ -41,6 +44,7 @@ async function open(
     username = null as string | null,
     password = null as string | null,
     sentinels = null as { host: string; port: number }[] | null,
+    commandTimeoutMilliseconds = 10_000,
   } = {},
 ): Promise<Opened> {
   const malformed: string[] = [];
@@ -54,7 +58,7 @@ async function open(
       username,
       password,
       ca: null,
-      commandTimeoutMilliseconds: 200,
+      commandTimeoutMilliseconds,
     },
     prefix: 'mg:',
     cache,
@@ -72,15 +76,6 @@ async function open(
   // Ready and tracking: from then on records are cached.
   if (ready) await until(async () => (await ask(store, probeId)) === 'absent (cache)', 'ready');
   return { store, malformed, problems };
-}
-
-/** Polls a condition, because the events of another process cannot be awaited. */
-async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
-  for (let attempt = 0; attempt < 500; attempt += 1) {
-    if (await holds()) return;
-    await wait(10);
-  }
-  throw new Error(`never: ${what}`);
 }
 
 async function seed(server: RedisServer, records: Readonly<Record<string, unknown>> = seededRecords): Promise<void> {
@@ -110,8 +105,9 @@ t.test('the Redis key store satisfies the key store contract', { skip: withoutRe
     const opened = await open(t, server.url, { ready: false });
     await until(
       async () =>
-        (await ask(opened.store)) !== 'could not ask' || opened.store.unavailableReason() !== 'Redis does not reply',
-      'asked',
+        (await ask(opened.store, probeId)) !== 'could not ask' ||
+        opened.store.unavailableReason()?.includes('meta record') === true,
+      'a heartbeat has decided',
     );
     return { store: opened.store, close: () => opened.store.close() };
   });
@@ -142,8 +138,8 @@ t.test('records are cached until they change, by any client and any command', { 
   for (const [name, change, expected] of changes) {
     await ask(store);
     await change();
-    await until(async () => (await ask(store)).startsWith(expected), name);
-    t.match(await ask(store), `${expected} (cache)`, name);
+    // The first read of the new status is not cached if another notice arrives during it: a read can expire a key.
+    await until(async () => (await ask(store)) === `${expected} (cache)`, name);
   }
   const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
   await server.client.set('mg:merchant:m_1', JSON.stringify(merchant));
@@ -160,11 +156,11 @@ t.test(
   async (t) => {
     const server = await startRedis(t);
     const { store } = await open(t, server.url, { ready: false });
-    await until(() => Promise.resolve(store.unavailableReason() !== 'Redis does not reply'), 'answered');
-    t.match(store.unavailableReason(), /has no meta record/);
+    const isEmpty = () => store.unavailableReason()?.includes('has no meta record') === true;
+    await until(isEmpty, 'no meta record');
     t.equal(await ask(store), 'could not ask', 'never an unknown key');
     await seed(server);
-    await until(() => Promise.resolve(store.unavailableReason() === null), 'seeded');
+    await until(() => store.unavailableReason() === null, 'seeded');
     t.match(await ask(store), 'ACTIVE');
 
     await server.client.flushall();
@@ -190,7 +186,8 @@ t.test(
   async (t) => {
     const server = await startRedis(t);
     await seed(server);
-    const { store } = await open(t, server.url);
+    // Look-ups of unknown keys wait for a reconnection, and a busy machine prolongs this.
+    const { store } = await open(t, server.url, { cache: { ...limits, maxStaleMilliseconds: 10_000 } });
     await ask(store);
     await ask(store, unknownId);
     await server.kill();
@@ -205,10 +202,7 @@ t.test(
     t.match(store.unavailableReason(), 'does not reply');
 
     await server.restart();
-    await until(
-      () => Promise.resolve(store.unavailableReason()?.includes('has no meta record') === true),
-      'reconnected, and empty',
-    );
+    await until(() => store.unavailableReason()?.includes('has no meta record') === true, 'reconnected, and empty');
     t.equal(await ask(store), 'could not ask');
     await seed(server);
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'recovered without a restart');
@@ -224,7 +218,8 @@ t.test(
     const ids = Array.from({ length: 200 }, (_, index) => lookupIdOf(`svc_live_restart${index}`, null));
     const keys = ids.map((id) => [`mg:key:${id}`, seededRecords[keyName]] as const);
     await seed(server, { ...seededRecords, ...Object.fromEntries(keys) });
-    const { store } = await open(t, server.url, { cache: { ...limits, maxStaleMilliseconds: 30_000 } });
+    const cache = { ...limits, maxStaleMilliseconds: 30_000 };
+    const { store } = await open(t, server.url, { cache, commandTimeoutMilliseconds: shortTimeout });
     for (const id of ids) await store.find(id);
     const answers = new Map<string, number>();
     const over = new AbortController();
@@ -237,7 +232,7 @@ t.test(
     });
     const hogging = (async () => {
       while (!over.signal.aborted) {
-        for (const end = performance.now() + 250; performance.now() < end;) Math.random(); // longer than the timeout
+        for (const end = performance.now() + shortTimeout + 50; performance.now() < end;) Math.random();
         await wait(5);
       }
     })();
@@ -245,9 +240,9 @@ t.test(
     for (let restart = 0; restart < 2; restart += 1) {
       const [stale, held] = [count('ACTIVE (stale)'), count('ACTIVE (cache)')];
       await server.kill();
-      await until(() => Promise.resolve(count('ACTIVE (stale)') > stale), 'served while Redis is away');
+      await until(() => count('ACTIVE (stale)') > stale, 'served while Redis is away');
       await server.restart();
-      await until(() => Promise.resolve(count('ACTIVE (cache)') > held + 5 * ids.length), 'cached again');
+      await until(() => count('ACTIVE (cache)') > held + 5 * ids.length, 'cached again');
     }
     over.abort();
     await Promise.all([...load, hogging]);
@@ -316,7 +311,8 @@ t.test(
     const server = await startRedis(t);
     await seed(server);
     const relay = await startRelay(t, server.port);
-    const { store } = await open(t, relay.url, { cache: { ...limits, maxStaleMilliseconds: 3_000 } });
+    const cache = { ...limits, maxStaleMilliseconds: 10_000 };
+    const { store } = await open(t, relay.url, { cache, commandTimeoutMilliseconds: shortTimeout });
     await ask(store);
     relay.cut();
     const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
@@ -344,7 +340,7 @@ for (const kind of ['asked', 'hearing'] as const) {
       const server = await startRedis(t);
       await seed(server);
       const relay = await startRelay(t, server.port);
-      const { store } = await open(t, relay.url);
+      const { store } = await open(t, relay.url, { commandTimeoutMilliseconds: shortTimeout });
       relay.silence(kind);
       await wait(limits.maxStaleMilliseconds);
       await server.client.set(keyName, changed({ status: 'REVOKED' }));
@@ -357,14 +353,17 @@ t.test('a request does not wait for a connection that is known to be dead', { sk
   const server = await startRedis(t);
   await seed(server);
   const relay = await startRelay(t, server.port);
-  const { store } = await open(t, relay.url);
+  const { store } = await open(t, relay.url, { commandTimeoutMilliseconds: shortTimeout });
   await ask(store);
   relay.freeze();
   await until(async () => (await ask(store)) === 'could not ask', 'silence');
-  const before = relay.chunks();
+  const [before, began] = [relay.chunks(), performance.now()];
   const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
   t.ok(asked.every((answer) => answer === 'could not ask'));
-  t.ok(relay.chunks() - before <= 2, 'only a heartbeat is sent on it');
+  // On a busy machine this takes seconds, with more heartbeats and with handshakes of new connections.
+  const seconds = (performance.now() - began) / 1_000;
+  const most = 2 * (1 + Math.floor(2 * seconds)) + 8 * Math.floor(seconds);
+  t.ok(relay.chunks() - before <= most, 'only a heartbeat is sent on it');
 });
 
 t.test(
@@ -409,7 +408,7 @@ t.test('a store that has lost changes decides nothing until it has them again', 
   t.match(await ask(store), 'ACTIVE');
   await server.client.set('mg:revision', '6');
   const hasLost = () => (store.unavailableReason() ?? '').includes('has lost changes');
-  await until(() => Promise.resolve(hasLost()), 'a replica that was behind was promoted');
+  await until(hasLost, 'a replica that was behind was promoted');
   t.equal(await ask(store), 'could not ask');
   await server.client.set('mg:revision', '8');
   await until(async () => (await ask(store)).startsWith('ACTIVE'), 'the registry has written them again');
@@ -460,7 +459,7 @@ t.test('a record of another Redis type is malformed, and not an outage', { skip:
     ['mg:revision', 'the revision of the store (number of the newest change) is malformed'],
   ] as const) {
     await becomesList(name);
-    await until(() => Promise.resolve(store.unavailableReason() === problem), problem);
+    await until(() => store.unavailableReason() === problem, problem);
     t.equal(await ask(store), 'could not ask', 'nothing is decided, not even from the cache');
     await server.client.del(name);
     await seed(server);
@@ -497,10 +496,13 @@ t.test(
     const server = await startRedis(t);
     await seed(server);
     const { store } = await open(t, server.url, { cache: { ...limits, maxEntries: 10, unknownMaxEntries: 10 } });
+    const began = performance.now();
     await server.client.config('RESETSTAT');
     await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
-    const gets = async () => Number(/cmdstat_get:calls=(\d+)/.exec(await server.client.info('commandstats'))?.[1] ?? 0);
-    t.ok((await gets()) <= 2 + 6, `a key and its merchant, and a heartbeat or two: ${await gets()}`);
+    const stats = await server.client.info('commandstats');
+    const gets = Number(/cmdstat_get:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    const beats = 2 + Math.floor((performance.now() - began) / 500);
+    t.ok(gets <= 2 + 3 * beats, `a key and its merchant, and at most ${beats} heartbeats: ${gets}`);
     // Few, so that no heartbeat is late; in a shared cache of ten entries they would still evict the known record.
     await Promise.all(Array.from({ length: 100 }, (_, index) => ask(store, lookupIdOf(`svc_live_${index}`, null))));
     t.equal(await ask(store), 'ACTIVE (cache)');
@@ -544,15 +546,76 @@ t.test('a user without +client|tracking is reconnected until it has the right', 
   const rights = 'on nopass ~mg:* &__redis__:invalidate +@all -client|tracking';
   await server.client.call('ACL', 'SETUSER', 'gateway', ...rights.split(' '));
   const { store } = await open(t, server.url, { username: 'gateway', password: 'any', ready: false });
-  await until(async () => (await server.client.info('clients')).includes('connected_clients:3'), 'connected');
-  await server.client.config('RESETSTAT');
-  const began = performance.now();
+  const opened = async () =>
+    Number(/total_connections_received:(\d+)/.exec(await server.client.info('stats'))?.[1] ?? NaN);
+  // The connection of this test, and those for commands and for notices.
+  await until(async () => (await opened()) >= 3, 'connected');
+  const [began, before] = [performance.now(), await opened()];
   await wait(2_500);
-  const [, opened] = /total_connections_received:(\d+)/.exec(await server.client.info('stats')) ?? [];
+  const count = (await opened()) - before;
   const seconds = (performance.now() - began) / 1_000;
-  t.ok(Number(opened) >= 1 && Number(opened) <= 1 + seconds, `${opened ?? ''} connections in ${seconds} s`);
+  t.ok(count <= 1 + seconds, `${count} connections in ${seconds} s`);
+  await until(async () => (await opened()) > before, 'reconnected');
   await server.client.call('ACL', 'SETUSER', 'gateway', '+client|tracking');
   await until(async () => (await ask(store)) === 'ACTIVE (cache)', 'heard');
+});
+
+// ioredis ignores a refused SELECT. The gateway read database 0, and responded 401 to the keys of its own database.
+t.test('a user without +select reads no database but that of the URL', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server, { 'mg:meta': seededRecords['mg:meta'] }); // database 0 belongs to another deployment
+  await server.client.select(3);
+  await seed(server);
+  const allow = (...rules: string[]) => server.client.call('ACL', 'SETUSER', 'gateway', ...rules);
+  await allow('on', 'nopass', '~mg:*', '&__redis__:invalidate', '+@all');
+  const { store } = await open(t, `${server.url}/3`, { username: 'gateway', password: 'any' });
+  t.equal(await ask(store), 'ACTIVE (store)');
+  await allow('-select');
+  await server.client.call('CLIENT', 'KILL', 'USER', 'gateway');
+  const answers = new Set<string>();
+  for (const end = Date.now() + limits.maxStaleMilliseconds + 1_000; Date.now() < end;) {
+    for (const id of [seededId, unknownId]) answers.add(await ask(store, id));
+    await wait(20);
+  }
+  t.notOk(
+    [...answers].some((answer) => answer.startsWith('absent')),
+    'no key is unknown',
+  );
+  await until(async () => (await ask(store)) === 'could not ask', 'the cached record is beyond the stale limit');
+  await allow('+select');
+  await until(async () => (await ask(store)) === 'ACTIVE (cache)', 'the right is back');
+});
+
+t.test('no connection uses another database than that of its URL', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const allow = (...rules: string[]) => server.client.call('ACL', 'SETUSER', 'gateway', ...rules);
+  await allow('on', 'nopass', '~mg:*', '+@all');
+  const address = { ...plainRedis(`${server.url}/3`), username: 'gateway', password: 'any' };
+  for (const connect of [connectRedis, connectAny]) {
+    await allow('-select');
+    const problems: string[] = [];
+    const redis = connect(address, ({ message }) => problems.push(message));
+    t.teardown(() => {
+      redis.disconnect();
+    });
+    const writes = () =>
+      redis.set('mg:x', connect.name).then(
+        () => true,
+        () => false,
+      );
+    for (const end = Date.now() + 1_000; Date.now() < end;) {
+      t.notOk(await writes());
+      await wait(50);
+    }
+    const isReported = () => problems.some((problem) => problem.includes('NOPERM'));
+    await until(isReported, 'the reason is reported');
+    await allow('+select');
+    await until(writes, 'the right is back');
+    t.equal(await server.client.exists('mg:x'), 0, 'database 0 is untouched');
+    await server.client.select(3);
+    t.equal(await server.client.get('mg:x'), connect.name);
+    await server.client.select(0);
+  }
 });
 
 t.test("a hung sentinel does not delay another one's reply", { skip: withoutRedis }, async (t) => {

@@ -1,7 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
-import { Relay } from '../truth/relay.js';
+import { until } from '../registry/manual-time.js';
+import { type Passage, Relay } from '../truth/relay.js';
 import { seededRecords } from './key-store-contract.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 
@@ -28,47 +29,87 @@ async function openBehindRelay(t: Test, commandTimeoutMilliseconds = 5_000) {
     ...{ onMalformed: () => undefined, onLost: () => undefined, onFound: () => undefined },
   });
   t.teardown(() => records.close());
-  for (const end = Date.now() + 10_000; records.unavailableReason() !== null && Date.now() < end;) await wait(20);
-  await records.key(held);
-  return { relay, look: async () => (await records.key(other)).record };
+  const ageOfHeld = async (): Promise<number> => {
+    const { source, ageMilliseconds } = await records.key(held);
+    return source === 'cache' ? ageMilliseconds : Infinity;
+  };
+  /** Waits until a heartbeat has just succeeded and the one record is cached; resolves with the heartbeat's start. */
+  const beat = async (): Promise<number> => {
+    let age = Infinity;
+    await until(async () => (age = await ageOfHeld().catch(() => Infinity)) < 200);
+    return performance.now() - age;
+  };
+  await beat();
+  return { beat, relay, look: async () => (await records.key(other)).record };
+}
+
+interface Attempt {
+  /** How many milliseconds after the change of the relay the look-up begins. */
+  readonly before?: number;
+  /** Resolves when the relay has to be open again. */
+  readonly act: () => Promise<unknown>;
+  /** How many milliseconds after the last good heartbeat a look-up may fail; default: a little less than 1.5 s. */
+  readonly patience?: number;
+}
+
+/**
+ * Looks a record up while the relay is not open. A busy machine may open the relay again only when a look-up must fail.
+ * Such an attempt proves nothing, and is repeated.
+ */
+async function lookWhile(
+  { beat, relay, look }: Awaited<ReturnType<typeof openBehindRelay>>,
+  passage: Passage,
+  { before = 0, act, patience = 1_400 }: Attempt,
+) {
+  for (let attempt = 1; ; attempt += 1) {
+    const mayFailAt = (await beat()) + patience;
+    relay.set(passage);
+    if (before > 0) await wait(before);
+    const looked = look();
+    looked.catch(() => undefined); // examined below
+    await act();
+    relay.set('open');
+    try {
+      return await looked;
+    } catch (error) {
+      if (performance.now() < mayFailAt || attempt === 10) throw error;
+    }
+  }
 }
 
 t.test('a look-up on a connection that breaks is repeated on the next one', { skip: withoutRedis }, async (t) => {
-  const { relay, look } = await openBehindRelay(t);
-  relay.set('held');
-  const looked = look();
-  await wait(20);
-  relay.set('cut');
-  relay.set('open');
-  t.match(await looked, { environment: 'live' });
+  const opened = await openBehindRelay(t);
+  const act = async (): Promise<void> => {
+    await wait(20);
+    opened.relay.set('cut');
+  };
+  t.match(await lookWhile(opened, 'held', { act }), { environment: 'live' });
 });
 
 t.test('a look-up waits for a reconnection', { skip: withoutRedis }, async (t) => {
-  const { relay, look } = await openBehindRelay(t);
-  relay.set('cut');
-  const looked = look();
-  await wait(700);
-  relay.set('open');
-  t.match(await looked, { environment: 'live' });
+  const opened = await openBehindRelay(t);
+  t.match(await lookWhile(opened, 'cut', { act: () => wait(700) }), { environment: 'live' });
 });
 
 t.test('a look-up does not wait long if no connection can be opened', { skip: withoutRedis }, async (t) => {
   const { relay, look } = await openBehindRelay(t);
   relay.set('cut');
   await t.rejects(look(), { name: 'KeyStoreUnavailable' });
-  const begun = performance.now();
-  await t.rejects(look(), { name: 'KeyStoreUnavailable' });
-  t.ok(performance.now() - begun < 250, 'later ones do not wait at all');
+  const waits: number[] = [];
+  for (let count = 0; count < 5; count += 1) {
+    const begun = performance.now();
+    await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+    waits.push(performance.now() - begun);
+  }
+  // A busy machine delays some of them.
+  t.ok(Math.min(...waits) < 250, `later ones do not wait at all: ${waits.join(', ')}`);
 });
 
 const shortTimeout = 200;
 
 t.test('a look-up that Redis leaves without a reply is repeated once', { skip: withoutRedis }, async (t) => {
-  const { relay, look } = await openBehindRelay(t, shortTimeout);
-  relay.set('held');
-  const looked = look();
-  await wait(shortTimeout + 100);
-  relay.set('open');
+  const opened = await openBehindRelay(t, shortTimeout);
+  const looked = lookWhile(opened, 'held', { act: () => wait(shortTimeout + 100), patience: 2 * shortTimeout });
   t.match(await looked, { environment: 'live' });
 });
 
@@ -76,19 +117,22 @@ t.test(
   'a look-up waits while Redis does not reply, until the last good beat is old',
   { skip: withoutRedis },
   async (t) => {
-    const { relay, look } = await openBehindRelay(t, shortTimeout);
-    relay.set('held');
-    await wait(800); // at least one beat has failed
-    const looked = look();
-    await wait(50);
-    relay.set('open');
-    t.match(await looked, { environment: 'live' });
+    const opened = await openBehindRelay(t, shortTimeout);
+    const { beat, relay, look } = opened;
+    // By then, at least one beat has failed.
+    t.match(await lookWhile(opened, 'held', { before: 800, act: () => wait(50) }), { environment: 'live' });
 
-    relay.set('held');
-    await wait(2_000);
-    const begun = performance.now();
-    await t.rejects(look(), { name: 'KeyStoreUnavailable' });
-    t.ok(performance.now() - begun < shortTimeout, 'later ones do not wait at all');
-    relay.set('open');
+    // A busy machine can delay the result of one attempt.
+    let waited = Infinity;
+    for (let attempt = 0; attempt < 5 && waited >= shortTimeout; attempt += 1) {
+      await beat();
+      relay.set('held');
+      await wait(2_000);
+      const begun = performance.now();
+      await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+      waited = performance.now() - begun;
+      relay.set('open');
+    }
+    t.ok(waited < shortTimeout, `later ones do not wait at all: ${waited} ms`);
   },
 );

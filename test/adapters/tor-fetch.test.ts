@@ -6,6 +6,7 @@ import { Agent } from 'undici';
 import { ExitListRejected, type SourceContent, type Validators } from '../../src/adapters/tor/exit-source.js';
 import { fetchList } from '../../src/adapters/tor/fetch-list.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { freePort } from './redis-server.js';
 
 interface Teardown {
   teardown(handler: () => unknown): void;
@@ -136,10 +137,8 @@ t.test('every other response is refused, with a reason', async (t) => {
   for (const [reason, handler] of rows) {
     t.match(await refusalOf(fetchFrom(t, await serve(t, handler))), reason);
   }
-  const closed = http.createServer();
-  const url = await listen(t, closed, 'http');
-  await new Promise((resolve) => closed.close(resolve));
-  t.match(await refusalOf(fetchFrom(t, url)), /^unreachable: .*ECONNREFUSED/);
+  const closed = `http://127.0.0.1:${await freePort()}`;
+  t.match(await refusalOf(fetchFrom(t, closed)), /^unreachable: .*ECONNREFUSED/);
 });
 
 t.test('an endless list is cut off at the limit, and its connection closed', async (t) => {

@@ -414,6 +414,159 @@ t.test('a snapshot written by another process is loaded', async (t) => {
   t.equal(says(gateway, '203.0.113.1', '198.51.100.1'), '10');
 });
 
+t.test('running and restarted gateways take a much smaller file that an operator accepted', async (t) => {
+  for (const shared of [true, false]) {
+    const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
+    const file = path.join(directory, 'list');
+    const world = new TestWorld();
+    const options = { from: [file], ...(shared ? { shared: world.store } : {}) };
+    const [own, others] = [
+      path.join(directory, 'own'),
+      shared ? path.join(directory, 'others') : path.join(directory, 'own'),
+    ];
+    const gateway = world.open(own, options);
+    await gateway.exits.tick();
+    await writeFile(file, '203.0.113.1\n');
+    for (let count = 0; count < 6; count += 1) {
+      world.now += hour;
+      await gateway.exits.tick();
+    }
+    t.equal(says(gateway, '203.0.113.1', '198.51.100.1'), '01', 'nobody has accepted the file yet');
+    const command = world.open(others, options);
+    await command.exits.load();
+    t.ok(await command.exits.refreshNow(true));
+    for (let count = 0; count < 4; count += 1) {
+      world.now += 15_000;
+      await gateway.exits.tick();
+    }
+    t.equal(says(gateway, '203.0.113.1', '198.51.100.1'), '10');
+    const restarted = world.open(own, options);
+    await restarted.exits.load();
+    t.equal(says(restarted, '203.0.113.1', '198.51.100.1'), '10');
+    await writeFile(file, '192.0.2.1\n');
+    world.now += hour;
+    await gateway.exits.tick();
+    t.equal(says(gateway, '192.0.2.1', '203.0.113.1'), '10', 'below ten addresses nothing shrinks');
+  }
+});
+
+t.test('a gateway that starts without a list does not make the others take a much smaller file', async (t) => {
+  const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
+  const file = path.join(directory, 'list');
+  const world = new TestWorld();
+  const [own, started, other] = ['own', 'started', 'other'].map((name) =>
+    world.open(path.join(directory, name), { from: [file], shared: world.store }),
+  ) as [Maintained, Maintained, Maintained];
+  const tickForAMinute = async ({ exits }: Maintained): Promise<void> => {
+    for (let count = 0; count < 6; count += 1) {
+      world.now += 10_000;
+      await exits.tick();
+    }
+  };
+  await own.exits.tick();
+  await other.exits.tick();
+  await writeFile(file, '203.0.113.1\n');
+  world.now += 1_000;
+  await own.exits.tick();
+  t.same(own.refused, [`${file} shrunken`]);
+
+  world.store.up = false;
+  await started.exits.load();
+  world.store.up = true;
+  world.store.record = null;
+  await started.exits.tick();
+  t.match(world.store.record, '"addresses":["203.0.113.1"]');
+  await tickForAMinute(own);
+  t.equal(says(own, '198.51.100.0', '198.51.100.39', '203.0.113.1'), '110', 'no operator has accepted the file');
+
+  const command = world.open(path.join(directory, 'command'), { from: [file], shared: world.store });
+  await command.exits.load();
+  t.ok(await command.exits.refreshNow(true));
+  await tickForAMinute(own);
+  t.equal(says(own, '198.51.100.0', '203.0.113.1'), '01', 'an operator has accepted the file');
+  t.ok(await started.exits.refreshNow(false));
+  await tickForAMinute(other);
+  t.equal(says(other, '198.51.100.0', '203.0.113.1'), '01', 'the records of other gateways keep the acceptance');
+});
+
+t.test('a gateway that starts without a list does not make the others take a much smaller list of a URL', async (t) => {
+  const directory = t.testdir();
+  const world = new TestWorld();
+  const [own, started, command] = ['own', 'started', 'command'].map((name) =>
+    world.open(path.join(directory, name), { from: [a], shared: world.store }),
+  ) as [Maintained, Maintained, Maintained];
+  const tickForAMinute = async (): Promise<void> => {
+    for (let count = 0; count < 6; count += 1) {
+      world.now += 10_000;
+      await own.exits.tick();
+    }
+  };
+  world.answers.set(a, content(manyExits(40)));
+  await own.exits.tick();
+  world.answers.set(a, content(['203.0.113.1'], { etag: '"2"' }));
+  world.now += 1_000;
+  world.store.record = null;
+  await started.exits.load();
+  await started.exits.tick();
+  t.match(world.store.record, '"addresses":["203.0.113.1"]');
+  await tickForAMinute();
+  t.equal(says(own, '198.51.100.0', '198.51.100.39', '203.0.113.1'), '110', 'no operator has accepted the list');
+  t.same(own.refused, [`${a} shrunken`], 'it is reported once');
+  t.same(own.exits.status().sources[0]?.refusals, { shrunken: 1 });
+
+  world.answers.set(a, 'unchanged');
+  await command.exits.load();
+  t.ok(await command.exits.refreshNow(true));
+  t.equal(world.fetched.at(-1)?.etag, '"2"', 'the command has the list of the record, which the source confirms');
+  await tickForAMinute();
+  t.equal(says(own, '198.51.100.0', '203.0.113.1'), '01', 'an operator has accepted the list');
+});
+
+t.test('a gateway that was away compares the list of the others with its own, as it does after a fetch', async (t) => {
+  const directory = t.testdir();
+  const world = new TestWorld();
+  const [away, other, started] = ['away', 'other', 'started'].map((name) =>
+    world.open(path.join(directory, name), { from: [a], shared: world.store }),
+  ) as [Maintained, Maintained, Maintained];
+  world.answers.set(a, content(manyExits(40)));
+  await away.exits.tick();
+  for (const count of [25, 15]) {
+    await other.exits.tick();
+    world.answers.set(a, content(manyExits(count)));
+    world.now += hour;
+    await other.exits.tick();
+    t.equal(other.exits.status().size, count);
+  }
+  await away.exits.tick();
+  t.same(away.refused, [`${a} shrunken`, `${a} shrunken`], 'the list of the other one, then that of its own fetch');
+  t.equal(away.exits.status().size, 40);
+  await started.exits.load();
+  t.equal(started.exits.status().size, 40, 'a gateway that starts now takes the longer list');
+  world.answers.set(a, content(manyExits(41)));
+  world.now += minute;
+  await away.exits.tick();
+  world.now += 10_000;
+  await other.exits.tick();
+  t.same([away.exits.status().size, other.exits.status().size], [41, 41], 'the next complete list is for all');
+});
+
+t.test('the acceptance of a much smaller file ends with the next list', async (t) => {
+  const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
+  const file = path.join(directory, 'list');
+  const world = new TestWorld();
+  const { exits, refused } = world.open(directory, { from: [file] });
+  await exits.tick();
+  await writeFile(file, '203.0.113.1\n');
+  t.ok(await exits.refreshNow(true));
+  await writeFile(file, `${manyExits(50).join('\n')}\n`);
+  await exits.tick();
+  t.equal(exits.status().size, 50);
+  await writeFile(file, '203.0.113.1\n');
+  await exits.tick();
+  t.equal(exits.status().size, 50, 'the same small file is rejected later');
+  t.same(refused, [`${file} shrunken`]);
+});
+
 t.test('one gateway of a cluster fetches, and the others load its list on their next tick', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
@@ -449,6 +602,32 @@ t.test('one gateway of a cluster fetches, and the others load its list on their 
   world.now += 30_000;
   for (const { exits } of gateways) await exits.tick();
   t.equal(world.fetched.length, 4, 'one gateway retries');
+});
+
+t.test('a record that the key store has lost is published again, for gateways that start without a list', async (t) => {
+  const directory = t.testdir();
+  const file = path.join(directory, 'list');
+  const exits = manyExits(40);
+  for (const [kind, source] of [
+    ['file', file],
+    ['url', a],
+  ] as const) {
+    const world = new TestWorld();
+    const options = { from: [source], shared: world.store };
+    await writeFile(file, `${exits.join('\n')}\n`);
+    world.answers.set(a, content(exits));
+    const running = world.open(path.join(directory, kind), options);
+    await running.exits.tick();
+    await writeFile(file, '203.0.113.1\n');
+    world.answers.set(a, content(['203.0.113.1']));
+    world.store.record = null;
+    world.now += 10_000;
+    await running.exits.tick();
+    const started = world.open(path.join(directory, `${kind}-started`), options);
+    await started.exits.load();
+    await started.exits.tick();
+    t.equal(says(started, '198.51.100.0', '203.0.113.1'), '10', `${kind}: a truncated list is rejected`);
+  }
 });
 
 t.test('a gateway without the claim does not fetch: another one has it, or the key store is down', async (t) => {

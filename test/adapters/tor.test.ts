@@ -158,9 +158,9 @@ t.test('a table is read by the column whose heading names an address', async (t)
     ],
     ['198.51.100.9, 198.51.100.10\n', /^malformed: line 1 /],
     [`fingerprint, ip, port\n${rows}<html>`, /^malformed: line 5 /],
-    ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 has no valid address/],
+    ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 does not have the 2 columns of the CSV header/],
     ['ip, port\n198.51.100.9, 1, 2\n', /^malformed: line 2 /],
-    ['ip, port\n198.51.100.0/24, 1\n', /^malformed: line 2 /],
+    ['ip, port\n198.51.100.0/24, 1\n', /^malformed: line 2 has no valid address/],
     ['ip, port\n', /^empty: /],
     [`ip${',x'.repeat(64)}\n`, /^malformed: line 1 /],
   ];

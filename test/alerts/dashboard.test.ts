@@ -1,35 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
-import { spawnSync } from 'node:child_process';
 import t from 'tap';
-import { stringify } from 'yaml';
-import { openScenes, options } from './scenes.js';
-
-interface Panel {
-  readonly id: number;
-  readonly title: string;
-  readonly type: string;
-  readonly gridPos: Readonly<Record<'x' | 'y' | 'w' | 'h', number>>;
-  readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
-}
-
-interface Dashboard {
-  readonly panels: readonly Panel[];
-  readonly templating: { readonly list: readonly { readonly query: string; readonly type: string }[] };
-}
-
-const dashboard = JSON.parse(readFileSync('helm/files/dashboard.json', 'utf8')) as Dashboard;
-const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
-  targets.map(({ expr, legendFormat }) => ({
-    title,
-    legendFormat,
-    expr: expr.replaceAll('$__rate_interval', '5m').replaceAll('$job', '.*'),
-  })),
-);
-
-/** Labels that Prometheus adds to each series and alert. */
-const ofTargets = ['job', 'instance', 'namespace', 'service'];
-const ofAlerts = ['alertname', 'alertstate', 'severity'];
+import { dashboard } from './dashboard.js';
 
 t.test('panels do not overlap and are unique', (t) => {
   const ids = dashboard.panels.map(({ id }) => id);
@@ -45,67 +15,4 @@ t.test('panels do not overlap and are unique', (t) => {
     }
   }
   t.end();
-});
-
-t.test('each query uses metrics and labels of running processes, and returns a result', options, async (t) => {
-  const { parts, folder, quietSeries } = await openScenes(t, 'requests');
-  const labelsOf = new Map<string, Set<string>>();
-  for (const part of Object.values(parts)) {
-    for (const line of ((await part.scrape())?.text ?? '').split('\n')) {
-      const [, name = '', labels = ''] = /^(\w+)(?:\{(.*)\})? \S+$/.exec(line) ?? [];
-      const known = labelsOf.get(name) ?? new Set(ofTargets);
-      for (const [, label = ''] of labels.matchAll(/(\w+)="/g)) known.add(label);
-      labelsOf.set(name, known);
-    }
-    // A metric without a series yet is declared by its TYPE line.
-    for (const [, name = ''] of ((await part.scrape())?.text ?? '').matchAll(/^# TYPE (\w+) /gm))
-      if (!labelsOf.has(name)) labelsOf.set(name, new Set([...ofTargets, 'source', 'reason', 'result', 'cause']));
-  }
-  labelsOf.set('ALERTS', new Set([...ofTargets, ...ofAlerts]));
-
-  t.ok(queries.length > 50, `${queries.length} queries`);
-  for (const { title, expr, legendFormat } of queries) {
-    const names = [...expr.matchAll(/\b(?:gateway|nodejs|process|registry|services)_\w+|\bALERTS\b/g)].map(
-      ([name]) => name,
-    );
-    t.ok(names.length > 0, `${title}: ${expr}`);
-    const known = new Set(names.flatMap((name) => [...(labelsOf.get(name) ?? [])]));
-    t.same(
-      names.filter((name) => !labelsOf.has(name)),
-      [],
-      title,
-    );
-    const asked = [...expr.matchAll(/(\w+)(?:=~?|!=|!~)"/g), ...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(
-      ([, label = '']) => label,
-    );
-    const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list = '']) => list.split(/, ?/));
-    t.same(
-      [...asked, ...grouped].filter((label) => !known.has(label)),
-      [],
-      `${title}: ${expr}`,
-    );
-  }
-
-  const rulesFile = path.join(folder, 'queries.yaml');
-  const asRules = queries.map(({ expr }, index) => ({ record: `query:${index}`, expr }));
-  writeFileSync(rulesFile, stringify({ groups: [{ name: 'dashboard', rules: asRules }] }, { lineWidth: 0 }));
-  const checked = spawnSync('promtool', ['check', 'rules', rulesFile], { encoding: 'utf8' });
-  t.equal(checked.status, 0, checked.stdout + checked.stderr);
-
-  // A quiet hour has no result for queries that need an incident or an optional feature.
-  const mayBeEmpty = /ALERTS|5\.\.|_refused_total|refusals_total|trace_spans|repaired_total|throttled|redis_|_wait/;
-  const answered = queries.filter(({ expr }) => !mayBeEmpty.test(expr));
-  const test = {
-    interval: '1m',
-    input_series: quietSeries,
-    promql_expr_test: answered.map(({ expr }) => ({
-      expr: `count(${expr}) > bool 0`,
-      eval_time: '60m',
-      exp_samples: [{ labels: '{}', value: 1 }],
-    })),
-  };
-  const testFile = path.join(folder, 'queries-tests.yaml');
-  writeFileSync(testFile, stringify({ rule_files: [], evaluation_interval: '1m', tests: [test] }, { lineWidth: 0 }));
-  const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', testFile], { encoding: 'utf8' });
-  t.equal(status, 0, `${stdout}${stderr}`.replaceAll(/\n\s*\n/g, '\n').slice(0, 4000));
 });

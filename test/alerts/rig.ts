@@ -68,7 +68,9 @@ export async function startRig(t: Teardown) {
     const [certFile, keyFile] = [site.file(`${part}-${started}.crt`), site.file(`${part}-${started}.key`)];
     copyFileSync(site.file('cert.txt'), certFile);
     copyFileSync(site.file('key.txt'), keyFile);
-    const own = part === 'gateway' ? { listen: { https: { certFile, keyFile } } } : {};
+    // Two scrapes must see that a stopped gateway is not ready, before its process ends.
+    const ofGateway = { listen: { https: { certFile, keyFile } }, limits: { drainDelaySeconds: 30 } };
+    const own = part === 'gateway' ? ofGateway : {};
     const settings = merged(merged({ torExits, services }, own), options) as object;
     const process = await site.start(part, settings, { mostFileKibibytes });
     const { ports } = process;
@@ -155,10 +157,15 @@ async function securely(url: string): Promise<string> {
 }
 
 /** Waits for a condition; throws an error that names `what` after the timeout. */
-export async function until(what: string, isSo: () => Promise<boolean> | boolean, seconds = 30): Promise<void> {
+export async function until(
+  what: string,
+  isSo: () => Promise<boolean> | boolean,
+  seconds = 30,
+  pauseMilliseconds = 50,
+): Promise<void> {
   const end = Date.now() + seconds * 1000;
   while (!(await isSo())) {
     if (Date.now() > end) throw new Error(`not within ${seconds} s: ${what}`);
-    await wait(50);
+    await wait(pauseMilliseconds);
   }
 }

@@ -27,9 +27,25 @@ export async function times(count: number, act: (index: number) => Promise<unkno
 
 /** The value of one series of a process; NaN without such a series. */
 export async function figure(part: Part, series: string): Promise<number> {
-  const text = (await part.scrape())?.text ?? '';
-  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  return valueIn(await part.scrape(), series);
+}
+
+function valueIn(scrape: Scrape | null | undefined, series: string): number {
+  const line = scrape?.text.split('\n').find((one) => one.startsWith(`${series} `));
   return Number(line?.slice(series.length + 1) ?? NaN);
+}
+
+/** Whether a gateway was slow between two scrapes, or Redis was slow for it. */
+function wasSlow(before: Scrape | null | undefined, after: Scrape | null | undefined): boolean {
+  const gain = (series: string): number => (valueIn(after, series) || 0) - (valueIn(before, series) || 0);
+  const decisions = gain('gateway_decision_duration_seconds_count');
+  return (
+    decisions > gain('gateway_decision_duration_seconds_bucket{le="0.1"}') ||
+    gain('gateway_key_lookup_duration_seconds_count{source="stale"}') > 0 ||
+    gain('gateway_rate_limit_counts_total{how="alone"}') > 0 ||
+    valueIn(after, 'nodejs_eventloop_lag_p99_seconds') > 0.2 ||
+    valueIn(after, 'gateway_overloaded') === 1
+  );
 }
 
 /** Sends a request to the services, like a gateway. */
@@ -54,8 +70,11 @@ type Name = (typeof processes)[number];
 /** Starts two gateways, a registry and services as processes, with one merchant. */
 async function deploy(rig: Rig) {
   const registry = await rig.start('registry');
-  const services = await rig.start('services');
-  const gateways = [await rig.start('gateway'), await rig.start('gateway')] as const;
+  const [services, ...gateways] = await Promise.all([
+    rig.start('services'),
+    rig.start('gateway'),
+    rig.start('gateway'),
+  ]);
   const { data: merchant } = await rig.admin(registry, 'POST', '/merchants', {
     name: 'Shop',
     status: 'ACTIVE',
@@ -114,7 +133,17 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
     return scrapeAll(parts);
   };
   await minute(); // so that the first request of each kind is not in the figures
-  const [first, second] = [await minute(), await minute()];
+  let [first, second] = [await minute(), await minute()];
+  // If the machine stalls in this minute, the alerts on slow gateways fire with reason. So the minute is repeated.
+  await until(
+    'a minute in which the machine does not stall',
+    async () => {
+      const isQuiet = !['gateway 1', 'gateway 2'].some((name) => wasSlow(first.get(name), second.get(name)));
+      if (!isQuiet) [first, second] = [second, await minute()];
+      return isQuiet;
+    },
+    120,
+  );
   const scenarios: Scenario[] = [];
   const caused = new Set<string>();
 

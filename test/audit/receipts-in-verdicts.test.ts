@@ -11,7 +11,7 @@ import { InvalidNote, NoteSigner, parseNote } from '../../src/evidence/signed-no
 import { signListHead } from '../../src/evidence/submission.js';
 import { uniqueId } from '../../src/telemetry/unique-id.js';
 import { SignedLog } from './signed-log.js';
-import { kindsOf } from './verify-log.js';
+import { kindsOf, verify as verifyFiles } from './verify-log.js';
 
 const [former, present] = [NoteSigner.inMemory('control.example'), NoteSigner.inMemory('control.example')];
 
@@ -93,7 +93,7 @@ t.test('a receipt in a line of the log counts for a checkpoint from a file', asy
     .split('\n')
     .map((line) => line.slice(-67, -3));
   hashes.forEach((hash, index) => t.equal(runs.compare(run, index + 1, hash), null));
-  t.equal(runs.compareWitnessed({ note }), null);
+  t.equal(runs.compareWitnessed({ note }, { file: 'access.log', line: 1 }), null);
   t.match(runs.proofs([{ id: run, lines: hashes.length, newest: null }]), [{ witnessedTo: size, signedTo: 4 }]);
 });
 
@@ -188,4 +188,27 @@ t.test('a note says when the signed time and the time of the receipt differ', as
   t.match(notes, [
     /^the registry received 2 checkpoints more than 60 s before or after the time of the signature.*; the first was signed at .*, received at /,
   ]);
+});
+
+t.test('a run that began after the checkpoints were fetched is a note, and an older run stays unsigned', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(2);
+  const { length } = signed.notes;
+  await signed.run(3);
+  const verdictOf = (fetchedAt: number, lastNote = signed.notes.length) => {
+    const runs = new SignedRuns(signed.keys, -Infinity, null, fetchedAt);
+    const lines = signed.notes.map((note, index) => ({
+      ...{ file: 'checkpoints', number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true },
+    }));
+    for (const line of lines.slice(0, length)) runs.take(line);
+    runs.link();
+    for (const line of lines.slice(0, lastNote)) runs.takeLater(line);
+    return verifyFiles([signed.read()], { secrets: [], signed: runs });
+  };
+  const verdict = verdictOf(Date.now());
+  t.same(kindsOf(verdict), []);
+  t.match(verdict.notes, [/^the run \w{26} \(log of one process\) began after the checkpoints were fetched, so its/]);
+  t.match(verdict.proofs, [{ signedTo: 4 }, { signedTo: 0, unsigned: 5 }]);
+  t.same(kindsOf(verdictOf(Date.now() + 120_000)), ['1:9 unsigned'], 'it was signed before they were fetched');
+  t.same(kindsOf(verdictOf(Date.now(), length)), ['1:9 unsigned'], 'no later checkpoint has it');
 });

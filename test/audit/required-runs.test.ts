@@ -78,10 +78,16 @@ t.test('a receipt in a file convicts a registry that lacks the run', async (t) =
     notes.map(() => 'rewritten'),
     'it knows nothing of the run',
   );
-  t.equal(runsOf(notes).compareWitnessed({ note: notes.at(-1) ?? '' }), null);
+  const place = { file: 'access.log', line: 3 };
+  const judgeLine = (registry: readonly string[]) => {
+    const runs = runsOf(registry);
+    t.equal(runs.compareWitnessed({ note: notes.at(-1) ?? '' }, place), null, 'the registry may still receive it');
+    return runs.judge([], false).filter(({ file }) => file === 'access.log');
+  };
+  t.same(judgeLine(notes), []);
   t.match(
-    runsOf([]).compareWitnessed({ note: notes.at(-1) ?? '' }),
-    { kind: 'rewritten' },
+    judgeLine([]),
+    [{ ...place, kind: 'rewritten' }],
     'nor does the file hide a receipt that stands in a line of the log',
   );
   t.end();

@@ -42,9 +42,12 @@ export class SignedLog {
   }
 
   /** Simulates the start of a process that writes the log, and writes this many lines. */
-  open(lines: number): { readonly log: ChainedLog; readonly checkpoints: CheckpointLog } {
+  open(
+    lines: number,
+    everyMilliseconds = 1_000_000,
+  ): { readonly log: ChainedLog; readonly checkpoints: CheckpointLog } {
     const checkpoints = new CheckpointLog({
-      ...{ instance: this.instance, places: [new CheckpointFile(this.checkpointFile)], everyMilliseconds: 1_000_000 },
+      ...{ instance: this.instance, places: [new CheckpointFile(this.checkpointFile)], everyMilliseconds },
     });
     const log = openLog(this.file, { checkpoints });
     for (let count = 0; count < lines; count += 1) log.write(requestLine({ path: `/v1/payouts/${count}` }));

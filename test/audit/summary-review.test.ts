@@ -82,7 +82,7 @@ t.test('a merchant with far more rejections than others is listed with reasons, 
     'Not verified',
     'Longest times',
     'Refusals by reason',
-    'Keys over plain',
+    'Keys sent over plain',
     'unusual refusals',
     'Requests per',
   ];

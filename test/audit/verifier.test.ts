@@ -158,7 +158,7 @@ t.test('a probable mistake of the user is suggested once', async (t) => {
   t.same(wrong.notes, ['no line could be verified: check the secret']);
   const turned = verifyLines([two, one]);
   t.ok(turned.findingCount > 5);
-  t.same(turned.notes.slice(1), ['some lines come after later lines: pass the files in order, oldest first']);
+  t.same(turned.notes.slice(1), ['some lines are repeated or out of order: pass each file once, oldest first']);
   const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
   t.same(verifyLines([edited, two]).notes, []);
 });
@@ -206,6 +206,38 @@ t.test('an unverifiable line is a note, and is verified once more information is
   t.ok(part.intact);
   t.equal(part.chains[0]?.unchecked, 1);
   t.notOk(verifyLines([one.slice(3)]).intact);
+});
+
+// Regression: genuine lines were reported as edited without a hint. Then an error took the place of all findings.
+t.test('a part without a checkpoint line, in which no line matches without a secret, suggests one', async (t) => {
+  const file = `${t.testdir()}/access.log`;
+  for (const secret of [testSecret, null]) {
+    const log = openLog(file, { secret });
+    for (let count = 0; count < 4; count += 1) log.write(requestLine({ path: `/v1/payouts/${count}` }));
+    await log.close(30_000);
+  }
+  const lines = linesOf(readFileSync(file));
+  const partial = { partial: true, running: true };
+  const withoutSecret = { ...partial, secrets: [] };
+  const ofSecret = lines.slice(1, 4);
+  t.ok(verifyLines([ofSecret], partial).intact);
+  const hint = /^no line could be verified without a secret: .* --secret-file or --config; otherwise the lines were/;
+  const unproved = verifyLines([ofSecret], withoutSecret);
+  t.same(kindsOf(unproved), ['1:2 edited', '1:3 edited']);
+  t.match(unproved.notes.at(-1), hint);
+  const plain = lines.slice(7, 10);
+  t.ok(verifyLines([plain], withoutSecret).intact);
+  const edited = plain.with(1, (plain[1] ?? '').replace('accepted', 'accepteD'));
+  const proved = verifyLines([edited], withoutSecret);
+  t.same(kindsOf(proved), ['1:2 edited']);
+  t.notMatch(proved.notes.at(-1), hint, 'the last line matches without a secret');
+  const inserted = verifyLines([[...edited.slice(0, 2), '{"event":{}}']], withoutSecret);
+  t.same(kindsOf(inserted), ['1:2 edited', '1:3 foreign'], 'the hint takes the place of no finding');
+  t.match(inserted.notes.at(-1), hint);
+  const start = (lines[6] ?? '').replace('"@timestamp":"2', '"@timestamp":"1');
+  const { findings, notes } = verifyLines([[start]], withoutSecret);
+  t.match(findings[0], { kind: 'edited' });
+  t.same(notes, [], 'this line states that no secret is in use');
 });
 
 t.test('with --running only the last file may be incomplete', async (t) => {

@@ -1,8 +1,6 @@
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -10,6 +8,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
+import { startServer } from '../start-server.js';
 import { residentMebibytes } from './resident-memory.js';
 import { round } from './figures.js';
 import type { IdleOrder } from './idle-clients.js';
@@ -90,12 +89,7 @@ async function measure(directory: string, kind: string) {
 
 /** Starts a gateway that needs no other process, with limits that this measurement does not reach. */
 async function startGateway(directory: string, t: Teardowns) {
-  const upstream = http.createServer((_request, response) => response.end('{"success":true}')).listen(0, '127.0.0.1');
-  await once(upstream, 'listening');
-  t.teardown(() => {
-    upstream.closeAllConnections();
-    upstream.close();
-  });
+  const url = await startServer(t, (_request, response) => response.end('{"success":true}'));
   const { cert, key } = await createSelfSigned(new Date());
   const file = (name: string): string => path.join(directory, name);
   await writeFile(file('cert.txt'), cert);
@@ -110,7 +104,7 @@ async function startGateway(directory: string, t: Teardowns) {
     keyStore: { kind: 'memory', memory: { recordsFile: file('records.json') } },
     torExits: { enabled: false },
     accessLog: { destination: file('access.log') },
-    upstreams: { transactions: { url: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}` } },
+    upstreams: { transactions: { url } },
     routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
     limits: {
       connections: count + 100,

@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -14,6 +13,7 @@ import { generateApiKey } from '../../src/gateway/api-key.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 import { recordsOf } from '../edge/harness.js';
 import { killAtEnd, productCommand } from '../product-command.js';
+import { startServer } from '../start-server.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { round } from './figures.js';
@@ -79,12 +79,7 @@ try {
   const folder = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-flood-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const file = (name: string): string => path.join(folder, name);
-  const upstream = http.createServer((_request, response) => response.end('{}'));
-  await once(upstream.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    upstream.closeAllConnections();
-    upstream.close();
-  });
+  const url = await startServer(t, (_request, response) => response.end('{}'));
   const keys = Array.from({ length: keyCount }, () => generateApiKey('live'));
   const records = keys.map((key, number) => recordsOf(key, { key: { keyId: `key_${number}` } }));
   await writeFile(file('records.json'), JSON.stringify(Object.assign({}, ...records)));
@@ -96,7 +91,7 @@ try {
     keyStore: { kind: 'memory', memory: { recordsFile: file('records.json') } },
     torExits: { enabled: false },
     accessLog: { destination: file('access.log'), secretFile: file('secret') },
-    upstreams: { transactions: { url: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}` } },
+    upstreams: { transactions: { url } },
     routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
   };
   await writeFile(file('gateway.yaml'), JSON.stringify(config));

@@ -38,6 +38,7 @@ t.test('an answer is over with its last byte, however it comes, or requests woul
 
 t.test('a wrong answer is no figure', async (t) => {
   const server = createServer((socket) => {
+    socket.on('error', () => undefined);
     socket.on('data', () => socket.write('HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n'));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,8 +1,9 @@
 import { registryAuthor } from '../../src/registry/events/author.js';
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -10,13 +11,16 @@ import path from 'node:path';
 import t, { type Test } from 'tap';
 import { actorNamed } from '../../src/cli/admin/actor.js';
 import { AdminClient } from '../../src/cli/admin/admin-client.js';
+import { registryPeer } from '../../src/cli/admin/peer.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { recordEvents, type NewEvent } from '../../src/registry/events/repository.js';
 import Type from '../../src/typebox/typebox.js';
+import { freePort } from '../adapters/redis-server.js';
 import { gateway } from '../registry/memory-records-store.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, limitedCommand, productCommand } from '../product-command.js';
+import { forward, startServer } from '../start-server.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-admin-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -59,22 +63,13 @@ async function startRegistry(t: Test) {
 }
 
 /** A server that sends the same response to every request. */
-async function answering(t: Test, status: number, body: string, headers: http.OutgoingHttpHeaders = {}) {
-  const requests: http.IncomingMessage[] = [];
-  const server = http.createServer((request, response) => {
+async function answering(t: Test, status: number, body: string, headers: OutgoingHttpHeaders = {}) {
+  const requests: IncomingMessage[] = [];
+  const url = await startServer(t, (request, response) => {
     requests.push(request);
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: urlOf(server), requests };
-}
-
-function urlOf(server: http.Server | https.Server): string {
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url, requests };
 }
 
 function keysIn(text: string): string[] {
@@ -205,7 +200,10 @@ t.test('gateways list prints the roster with the revision that each gateway has 
   const [heading, a, b, , lost, ...rest] = await lines();
   t.match(heading, /^INSTANCE +HOST +ENVIRONMENT +VERSION +CONFIRMED +LIFETIME +LAST SEEN +CLOCK SKEW$/);
   t.match(a, /^a +a\.internal +live +1\.0\.0 +1 +\d+ s +2026-01-15T12:00:00\.000Z +unknown$/);
-  t.match(b, /^b +b\.internal +live +1\.0\.0 +1 \(not enrolled\) +31 s +2026-01-15T12:00:00\.000Z +unknown$/);
+  t.match(
+    b,
+    /^b +b\.internal +live +1\.0\.0 +1 \(not allowed to cache yet\) +31 s +2026-01-15T12:00:00\.000Z +unknown$/,
+  );
   t.match(lost, /^lost +lost\.internal +test +0\.9\.0 +nothing yet +61 s +2026-01-15T11:59:55\.000Z +unknown$/);
   t.same(rest, ['']);
   store.live = [gateway('former', { generation: null })];
@@ -215,6 +213,14 @@ t.test('gateways list prints the roster with the revision that each gateway has 
   await database.deleteFrom('gateways').execute();
   store.live = [];
   t.equal((await admin('gateways', 'list')).stdout, 'No gateways.\n');
+});
+
+t.test('gateways list prints the gateways of a registry of the previous release', async (t) => {
+  const former = { instanceId: 'a', host: 'a.internal', environment: 'live', revision: 7, startedAt: '2026-01-15' };
+  const { url } = await answering(t, 200, JSON.stringify({ success: true, message: '', data: [former] }));
+  const { status, stdout } = await run(t, 'gateways', 'list', '--registry', url, '--token-file', tokenFile);
+  t.equal(status, 0);
+  t.match(stdout.split('\n')[1], /^a +a\.internal +live +unknown +7 +unknown +unknown +unknown$/);
 });
 
 t.test('after a restore, missing changes are listed, and held-back records can be lifted', async (t) => {
@@ -250,7 +256,7 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
   t.match(
     list[1],
-    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: no record of gateways or Redis shows whether they are$/,
+    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: Redis and the gateways have no records that could show it$/,
   );
   t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis has changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');
@@ -334,12 +340,12 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.match(pending.stdout, /^The key key_\w+ of the merchant m_\w+ is revoked\.\n$/);
   t.match(
     pending.stderr,
-    /^Stored, but in force only on 1 of 2 gateways after 2000 ms\. Not confirmed:\n {2}deaf \(deaf\.internal\) may use the old record until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
+    /^The change is stored, but in force on only 1 of 2 gateways after 2000 ms\. These have not confirmed it:\n {2}deaf \(deaf\.internal\) may use the old record until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
   );
   const json = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live', '--json'), 2);
   t.equal(json.status, 1);
   t.match(JSON.parse(json.stdout), { key: /^svc_live_/, propagation: { pending: [{ instanceId: 'deaf' }] } });
-  t.match(json.stderr, /^Stored, but in force only on/);
+  t.match(json.stderr, /^The change is stored, but in force on only/);
 
   store.fails = (one) => (one === 'write' ? 'before' : null);
   const unwritten = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 1);
@@ -347,12 +353,13 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.equal(keysIn(unwritten.stdout).length, 1, 'the new key is still printed');
   t.notMatch(unwritten.stdout, 'In force');
   t.match(unwritten.stderr, /^The change is stored in the database, but not yet in the gateways' key store/);
+  t.match(unwritten.stderr, /may have lost the change: check with "merchant-gateway events list"/);
 
   store.fails = () => null;
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'No running gateway uses the record.');
+  t.match(alone.stdout, 'No gateway is running that could still use the old record.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
@@ -501,7 +508,7 @@ t.test('after a failed write the command warns that the change may have been mad
     [
       read,
       [503, message('Service unavailable')],
-      /: Service unavailable\. Try again when the registry can reach its database and its store\.\n$/,
+      /: Service unavailable\. Try again\. If this fails again, read the registry's log\.\n$/,
     ],
     [read, [500, message('Internal error')], `: Internal error. ${log}\n`],
     [read, [504, '<html>'], /Check --registry, and the proxies between this machine and the registry\.\n$/],
@@ -511,17 +518,14 @@ t.test('after a failed write the command warns that the change may have been mad
     const { status, stderr } = await run(t, ...args, '--registry', url, '--token-file', tokenFile);
     t.equal(status, 1);
     t.match(stderr, sentence, `${args.join(' ')} ${code}`);
-    if (sentence === look) t.notMatch(stderr, 'Try again when');
+    if (sentence === look) t.notMatch(stderr, 'Try again.');
   }
 });
 
 t.test('a connection failure is reported with its cause and whether a change may have been made', async (t) => {
   const ask = (url: string, ...args: string[]): Promise<Result> =>
     run(t, ...args, '--registry', url, '--token-file', tokenFile);
-  const closed = http.createServer();
-  await once(closed.listen(0, '127.0.0.1'), 'listening');
-  const nowhere = urlOf(closed);
-  closed.close();
+  const nowhere = `http://127.0.0.1:${await freePort()}`;
   const refused = await ask(nowhere, 'merchants', 'list');
   t.equal(refused.status, 1);
   t.equal(
@@ -533,32 +537,32 @@ t.test('a connection failure is reported with its cause and whether a change may
   const untrusted = https.createServer(pair, (_request, response) => response.end());
   await once(untrusted.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => untrusted.close());
-  const certificate = await ask(urlOf(untrusted).replace('http:', 'https:'), 'merchants', 'list');
+  const { port } = untrusted.address() as AddressInfo;
+  const certificate = await ask(`https://127.0.0.1:${port}`, 'merchants', 'list');
   t.equal(certificate.status, 1);
   t.match(certificate.stderr, /its certificate is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\)\. .*--ca-file/);
+  const peer = { ...registryPeer, option: 'services.operators.trail.url' } as const;
+  const trail = new AdminClient({ peer, address: new URL(`https://127.0.0.1:${port}`), token });
+  await t.rejects(trail.ask({ method: 'GET', path: ['merchants'], expects: Type.Unknown() }), {
+    message:
+      /Give the file of its CA with services\.operators\.trail\.caFile, and check services\.operators\.trail\.url\.$/,
+  });
 
-  const hangingUp = http.createServer((request) => request.socket.destroy());
-  await once(hangingUp.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => hangingUp.close());
-  const read = await ask(urlOf(hangingUp), 'merchants', 'list');
+  const hangingUp = await startServer(t, (request) => request.socket.destroy());
+  const read = await ask(hangingUp, 'merchants', 'list');
   t.match(
     read.stderr,
     /the connection failed \(\w+\); if it serves TLS, .* https:\/\/\. Check the registry and the network, and try again\.\n$/,
   );
-  const change = await ask(urlOf(hangingUp), 'keys', 'revoke', 'key_1');
+  const change = await ask(hangingUp, 'keys', 'revoke', 'key_1');
   t.equal(change.status, 1);
   t.match(
     change.stderr,
     /The change may have been made nevertheless: check with "merchant-gateway events list" before you try again\.\n$/,
   );
 
-  const silent = http.createServer(() => undefined);
-  await once(silent.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    silent.closeAllConnections();
-    silent.close();
-  });
-  const client = new AdminClient({ address: new URL(urlOf(silent)), token, timeoutMilliseconds: 50 });
+  const silent = await startServer(t, () => undefined);
+  const client = new AdminClient({ address: new URL(silent), token, timeoutMilliseconds: 50 });
   await t.rejects(client.ask({ method: 'GET', path: ['merchants'], expects: Type.Unknown() }), {
     message: /it did not respond within 0\.05 seconds\. /,
   });
@@ -608,6 +612,7 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
     [['merchants', 'set', 'm_1', '--deny-every-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
     [['merchants', 'set', 'm_1', '--deny-every-origin', '--any-origin'], /cannot be used with/],
     [['keys', 'revoke', 'key_1', '--actor', 'Ada L'], /--actor must be a name of 1 to 64 letters/],
+    [['keys', 'revoke', 'key_1', '--actor=-ada'], /the first a letter or a digit, and must not contain an API key/],
     [['keys', 'create', '--merchant', 'm_1'], /--environment <name>' not specified/],
     [['keys', 'create', '--merchant', 'm_1', '--environment', 'prod'], /Allowed choices are live, test/],
     [
@@ -654,6 +659,78 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
     t.match(help.stdout, /--token-file <file>[^]*--json[^]*Exit status: 0/, args);
     t.notMatch(help.stdout, '--token [token]', args);
   }
+});
+
+t.test('a token file is created once there is a token, and never overwritten', async (t) => {
+  const { admin, call } = await startRegistry(t);
+  const { body } = await call<{ id: string }>('POST', '/administrators', { body: { name: 'ada', roles: ['auditor'] } });
+  const file = path.join(directory, 'new-token');
+  const create = (administrator: string) =>
+    admin('tokens', 'create', '--name', 'laptop', '--administrator', administrator, '--output', file);
+  t.equal((await create('adm_nobody')).status, 1);
+  t.equal(existsSync(file), false, 'no file is left behind');
+  t.match(await create(body.data.id), { status: 0, stderr: '' });
+  const created = readFileSync(file, 'utf8');
+  t.match(created, /^mga_\S+\n$/);
+  t.match(await create('adm_nobody'), { status: 1, stderr: /it exists already; give another name/ });
+  t.equal(readFileSync(file, 'utf8'), created);
+});
+
+t.test('Ctrl-C does not lose a new token or key', async (t) => {
+  const { url, call, createMerchant } = await startRegistry(t);
+  const { body } = await call<{ id: string }>('POST', '/administrators', { body: { name: 'ada', roles: ['auditor'] } });
+  const { id } = await createMerchant();
+  let creating: ChildProcess | null = null;
+  const registry = await startServer(t, (request, response) => {
+    creating?.kill('SIGINT');
+    // A terminal and npm both send the signal.
+    if (creating !== null) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
+    creating?.kill('SIGINT');
+    creating = null; // a signal after a second would end the process at once
+    forward(url, request, response);
+  });
+  const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: registry, MERCHANT_GATEWAY_TOKEN: token };
+  const interrupted = async (...args: string[]) => {
+    const child = spawn(...productCommand(args), { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    creating = child;
+    killAtEnd(t, child);
+    let output = '';
+    child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    const [status] = (await once(child, 'close')) as [number | null];
+    return { status, output };
+  };
+  const file = path.join(t.testdir(), 'token');
+  const owner = ['--administrator', body.data.id];
+  const created = await interrupted('tokens', 'create', '--name', 'laptop', ...owner, '--output', file);
+  t.equal(created.status, 130);
+  t.match(readFileSync(file, 'utf8'), /^mga_\S+\n$/);
+  const { output } = await interrupted('keys', 'create', '--merchant', id, '--environment', 'live');
+  t.match(output, /svc_live_\w{49}/, 'the key is shown');
+});
+
+t.test('a token that does not fit on the disk leaves no file, and the error says how to revoke it', async (t) => {
+  const { url, admin, call } = await startRegistry(t);
+  const { body } = await call<{ id: string }>('POST', '/administrators', { body: { name: 'ada', roles: ['auditor'] } });
+  const administratorId = body.data.id;
+  const file = path.join(t.testdir(), 'token');
+  const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token };
+  const args = ['tokens', 'create', '--name', 'laptop', '--administrator', administratorId, '--output', file];
+  const child = spawn(...limitedCommand(0, args), { env });
+  let [output, errors] = ['', ''];
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  const [status] = (await once(child, 'close')) as [number];
+  const tokens = await call<{ id: string }[]>('GET', `/tokens?administratorId=${administratorId}`);
+  const id = tokens.body.data[0]?.id ?? '';
+  t.equal(
+    errors,
+    `The token ${id} was created but cannot be written to ${file}: EFBIG. ` +
+      `Revoke it with "merchant-gateway tokens revoke ${id}".\n`,
+  );
+  t.equal(status, 1);
+  t.equal(output, '');
+  t.equal(existsSync(file), false, 'no file is left behind');
+  t.equal((await admin('tokens', 'revoke', id)).status, 0);
 });
 
 t.test('the process prints the result, exits without delay and returns the exit status', async (t) => {

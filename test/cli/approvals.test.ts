@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
-import { run } from '../../src/cli/run.js';
 import { noRules } from '../../src/registry/approvals/guard.js';
 import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import { gateway } from '../registry/memory-records-store.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { ran } from './ran.js';
 
 t.test('an operator requests a go-live, and another one shows and approves it', async (t) => {
   const { app, call, createMerchant, database, store, time } = await registryFixture(t, 'sqlite::memory:');
@@ -15,12 +15,8 @@ t.test('an operator requests a go-live, and another one shows and approves it', 
   const context = { database, clock: time, random: randomBytes };
   await applyConfiguredRules(context, { ...noRules, goLive: true }, undefined);
   const folder = t.testdir();
-  const command = async (who: string, ...args: string[]) => {
-    let [out, err] = ['', ''];
-    const access = ['--registry', registry, '--token-file', path.join(folder, who)];
-    const status = await run([...args, ...access], { out: (text) => (out += text), err: (text) => (err += text) });
-    return { status, out, err };
-  };
+  const command = (who: string, ...args: string[]) =>
+    ran(...args, '--registry', registry, '--token-file', path.join(folder, who));
   writeFileSync(path.join(folder, 'bootstrap'), token);
   for (const name of ['olu', 'oma']) {
     const created = await command(

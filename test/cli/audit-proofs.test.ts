@@ -1,7 +1,6 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
-import { run } from '../../src/cli/run.js';
 import { openCheckpoints } from '../../src/cli/compose/checkpoints.js';
 import { readInstanceKey } from '../../src/cli/compose/note-signer.js';
 import { loadConfig } from '../../src/config/load.js';
@@ -11,12 +10,9 @@ import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { linesOf } from '../audit/verify-log.js';
 import { SignedLog } from '../audit/signed-log.js';
+import { ran } from './ran.js';
 
-async function audit(...args: string[]) {
-  let [out, err] = ['', ''];
-  const status = await run(['audit', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
-}
+const audit = (...args: string[]) => ran('audit', ...args);
 
 /** A signed log of two processes, and the options to verify it. */
 async function signedLog(directory: string) {
@@ -49,6 +45,24 @@ t.test("a log is verified with the public key only, and the extent of each run's
   const plain = await audit('verify', signed.file);
   t.equal(plain.status, 0);
   t.match(plain.out, 'add --checkpoints and --public-key');
+});
+
+t.test("the log's secret proves no log with signed checkpoints, unless the configuration expects them", async (t) => {
+  const directory = t.testdir({ secret: 'a secret of the tests alone\n' });
+  const { signed } = await signedLog(directory);
+  const configured = (checkpoints: object | null): string => {
+    const file = `${directory}/gateway.yaml`;
+    writeFileSync(file, JSON.stringify({ accessLog: { secretFile: `${directory}/secret`, checkpoints } }));
+    return file;
+  };
+  const unkeyed = { status: 1, out: /^\S+access\.log:8: unkeyed: the chain \w{26} is hashed without the secret, so/ };
+  t.match(await audit('verify', '--secret-file', `${directory}/secret`, signed.file), unkeyed);
+  t.match(await audit('verify', '--config', configured(null), signed.file), unkeyed);
+  const signs = { name: 'gw.example/a', keyFile: 'instance.pem', file: 'checkpoints.jsonl' };
+  t.match(await audit('verify', '--config', configured(signs), signed.file), {
+    status: 0,
+    out: /^note: without signed checkpoints, .* add --checkpoints and --public-key\nIntact: /,
+  });
 });
 
 t.test('audit summary verifies the log on demand, and fails if there are findings', async (t) => {
@@ -163,16 +177,16 @@ t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', 
   const [sibling = ''] = path;
   t.match(
     await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))),
-    'does not cover the line in the proof',
+    'the line is not in the log that the checkpoint signs',
   );
-  t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not cover the line in the proof');
+  t.match(await check(proof.replace(`${sibling}\n`, '')), 'the line is not in the log that the checkpoint signs');
   t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches any of the given public keys');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));
   t.match(await check(proof, `${directory}/other.txt`), 'no signature matches any of the given public keys');
   writeFileSync(`${directory}/ended.txt`, `${keyText(signed.instance.key)} to 2026-01-01`);
   t.match(await check(proof, `${directory}/ended.txt`), 'was not valid at the time of the checkpoint');
-  t.match(await check('what is no proof'), 'NOT HOLD: expected c2sp.org/tlog-proof@v1');
+  t.match(await check('what is no proof'), 'NOT HOLD: the first line of the proof is not c2sp.org/tlog-proof@v1');
 });
 
 t.test('the reason why a line cannot be proved is reported', async (t) => {
@@ -182,7 +196,7 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
   const { id } = (JSON.parse(lines[7] ?? '') as { event: { id: string } }).event;
   t.match(
     (await audit('prove', '--id', 'nobody', ...options, signed.file)).err,
-    'No line of the log has the id nobody',
+    'No line of the given files has the id nobody',
   );
   writeFileSync(`${directory}/part`, `${lines.slice(4).join('\n')}\n`);
   t.match((await audit('prove', '--id', id, ...options, `${directory}/part`)).err, 'name all files of the run');
@@ -197,7 +211,7 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
   const damaged = (lines[2] ?? '').replace('"url":{', `"note":"${id}","url":{{`);
   writeFileSync(`${directory}/damaged`, `${damaged}\n`);
   const none = await audit('prove', '--id', id, ...options, `${directory}/damaged`);
-  t.match(none, { status: 1, err: /No line of the log has the id/ });
+  t.match(none, { status: 1, err: /No line of the given files has the id/ });
   const twice = await audit('prove', '--id', id, ...options, signed.file, signed.file);
   t.match(twice.err, 'Several lines have this id');
   t.equal(
@@ -214,7 +228,7 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
     `${directory}/bad.txt`,
     signed.file,
   );
-  t.match(bad.err, /bad\.txt, line 1: expected a public key in the form NAME/);
+  t.match(bad.err, /bad\.txt, line 1: the public key is not of the form NAME/);
   writeFileSync(`${directory}/bad.txt`, `${keyText(signed.instance.key)} from yesterday`);
   const when = await audit(
     'verify',
@@ -253,7 +267,10 @@ t.test('the first start generates the key, later starts reuse it, and its public
   t.notOk(existsSync(checkpoints.file ?? ''), 'nothing is written before the log exists');
 
   writeFileSync(checkpoints.keyFile, 'no key', { mode: 0o600 });
-  await t.rejects(openCheckpoints(config, log), /instance\.pem cannot be used: expected a private key in PEM/);
+  await t.rejects(
+    openCheckpoints(config, log),
+    /instance\.pem cannot be used: the file is not an unencrypted private key in PEM/,
+  );
   writeFileSync(`${directory}/none.yaml`, '');
   t.match((await audit('public-key', '--config', `${directory}/none.yaml`)).err, 'set accessLog.checkpoints');
 });

@@ -7,21 +7,12 @@ import { serialise } from '../../src/telemetry/serialise.js';
 import type { Test } from 'tap';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { fingerprintCommand } from '../../src/cli/audit/fingerprint.js';
-import { run } from '../../src/cli/run.js';
+import { logSecretOf } from '../../src/telemetry/chain.js';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
+import { type Outcome, ran } from './ran.js';
 
-interface Outcome {
-  readonly status: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-async function audit(...args: string[]): Promise<Outcome> {
-  let [out, err] = ['', ''];
-  const status = await run(['audit', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
-}
+const audit = (...args: string[]): Promise<Outcome> => ran('audit', ...args);
 
 interface Request {
   readonly at: string;
@@ -135,6 +126,29 @@ t.test('audit verify confirms an intact log, also compressed, and locates change
   t.match(await audit('verify', '--secret-file', secretFile, `${file}.gz`), {
     status: 1,
     err: /cannot be read: it is damaged, or not a gzip file/,
+  });
+});
+
+t.test('after the secret was replaced, --secret-file adds the old one to the configured one', async (t) => {
+  const { file, secretFile } = await logOf(t);
+  const log = openLog(file, { secret: logSecretOf(Buffer.from('the next secret of the tests')) });
+  log.write(serialise(lineOf({ at: '13:00', code: 'accepted', address: '192.0.2.1' })));
+  await log.close(30_000);
+  writeFileSync(`${file}.secret`, 'the next secret of the tests\n');
+  const config = `${file}.yaml`;
+  writeFileSync(config, JSON.stringify({ accessLog: { secretFile: `${file}.secret` } }));
+
+  const hint = /no line of the chain \w{26} could be verified: .* add its file with another --secret-file/;
+  t.match(await audit('verify', '--config', config, file), { status: 1, out: hint });
+  const both = ['--config', config, '--secret-file', secretFile];
+  const intact = { status: 0, out: 'Intact: 12 lines of 8 requests, 2 chains, 0 findings.\n', err: '' };
+  t.strictSame(await audit('verify', ...both, file), intact);
+  t.strictSame(await audit('verify', '--secret-file', `${file}.secret`, '--secret-file', secretFile, file), intact);
+  t.match(await audit('summary', '--verify', ...both, file), { status: 0, out: /\nIntact: 0 findings in 12 lines, / });
+  writeFileSync(config, JSON.stringify({ accessLog: { secretFile: `${file}.gone` } }));
+  t.match(await audit('verify', ...both, file), {
+    status: 1,
+    err: /^The secret of the access log \S+\.gone cannot be read: there is no such file\.\n$/,
   });
 });
 
@@ -266,6 +280,50 @@ t.test('audit search combines all filters, and escapes control characters', asyn
   }
 });
 
+t.test(
+  'requests that share a line of an IPv6 /64 count for the /64, and each address in it finds the line',
+  async (t) => {
+    const file = `${t.testdir()}/access.log`;
+    const log = openLog(file);
+    const shared = (ip: string, aggregate: object): void => {
+      const line = {
+        '@timestamp': '2024-11-20T10:00:00.000Z',
+        http: { request: {}, response: { status_code: 429 } },
+        ...{ client: { ip }, source: { ip: '10.0.0.1' } },
+        gateway: { environment: 'live', aggregate },
+        event: { action: 'api-request', code: 'throttled', reason: 'shared' },
+      };
+      log.write(serialise(line));
+    };
+    shared('2001:db8:0:7::1', { count: 30, codes: { throttled: 30 }, source: '2001:db8:0:7::/64' });
+    shared('2001:db8:0:8::1', { count: 5, codes: { throttled: 5 } });
+    shared('192.0.2.1', { count: 4, codes: { throttled: 4 }, source: '192.0.2.1' });
+    await log.close(30_000);
+
+    const addresses = [
+      { value: '2001:db8:0:7::/64', count: 30 },
+      { value: '2001:db8:0:8::1', count: 5 },
+      { value: '192.0.2.1', count: 4 },
+    ];
+    const summary = JSON.parse((await audit('summary', '--json', file)).out) as Record<string, unknown>;
+    t.same([summary.addresses, summary.refusedAddresses], [addresses, addresses]);
+    const found = async (address: string): Promise<string[]> => {
+      const { out } = await audit('search', '--address', address, file);
+      return [...out.matchAll(/(\d+) requests/g)].map(([, count = '']) => count);
+    };
+    t.same(await found('2001:db8:0:7::1'), ['30'], 'the address of the first request');
+    t.same(await found('2001:db8:0:7::9'), ['30'], 'any other address in the /64');
+    t.same(await found('2001:db8:0:7:8000::/65'), ['30']);
+    t.same(await found('2001:db8::/32'), ['30', '5']);
+    t.same(await found('2001:db8:0:6:ffff:ffff:ffff:ffff'), [], 'the last address before the /64');
+    t.same(await found('2001:db8:0:8::'), [], 'the first address after it');
+    t.same(await found('192.0.2.1'), ['4']);
+    t.same(await found('192.0.2.2'), []);
+    t.same(await found('10.0.0.0/8'), ['30', '5', '4'], 'the address of the proxy');
+    t.match((await audit('search', '--address', '2001:db8:0:7::9', file)).out, '2001:db8:0:7::/64');
+  },
+);
+
 t.test('without file arguments, search and summary read the log of the configuration', async (t) => {
   const { file } = await logOf(t);
   const config = (name: string): string[] => ['--config', `${file}.${name}.yaml`];
@@ -394,14 +452,19 @@ t.test("keys fingerprint prints a key's fingerprint as in the log, and never the
     await t.rejects(refused, /one key on standard input|more than 4096/);
     await refused.catch((error: unknown) => t.notMatch(String(error), 'secretpart'));
   }
+  const renewed = `${secretFile}.renewed`;
+  writeFileSync(renewed, 'the next secret of the tests');
+  writeFileSync(`${secretFile}.yaml`, JSON.stringify({ accessLog: { secretFile: renewed } }));
+  const ofRenewed = `${keyFingerprint(logSecretOf(Buffer.from('the next secret of the tests')), key) ?? ''}\n`;
+  const configured = ['--config', `${secretFile}.yaml`, '--secret-file'];
+  t.equal(
+    await fingerprint(key, [...configured, secretFile]),
+    `${ofRenewed}${expected}`,
+    'also under the former secret',
+  );
+  t.equal(await fingerprint(key, [...configured, renewed]), ofRenewed, 'one line for a secret that is named twice');
   await t.rejects(fingerprint(key, []), /Fingerprints need the access log's secret/);
-  const { status, err } = await runKeys('fingerprint', key);
+  const { status, err } = await ran('keys', 'fingerprint', key);
   t.equal(status, 2);
   t.notMatch(err, key, 'a key passed as an argument is not repeated');
 });
-
-async function runKeys(...args: string[]): Promise<Outcome> {
-  let [out, err] = ['', ''];
-  const status = await run(['keys', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
-}

@@ -1,13 +1,9 @@
 import t from 'tap';
-import { run } from '../../src/cli/run.js';
 import { denials } from '../../src/policy/decision-table.js';
 import { remedies } from '../../src/policy/remedies.js';
+import { ran } from './ran.js';
 
-async function runCodes(...args: readonly string[]): Promise<{ status: number; out: string; err: string }> {
-  let [out, err] = ['', ''];
-  const io = { out: (text: string) => void (out += text), err: (text: string) => void (err += text) };
-  return { status: await run(['codes', ...args], io), out, err };
-}
+const runCodes = (...args: string[]) => ran('codes', ...args);
 
 t.test('codes shows one code with its response and what to do', async (t) => {
   const { status, out } = await runCodes('ip_not_allowed');

@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import { run } from '../../src/cli/run.js';
+import { ran } from './ran.js';
 
 async function scriptFor(shell: string): Promise<string> {
-  let [out, err] = ['', ''];
-  const status = await run(['completion', shell], { out: (text) => (out += text), err: (text) => (err += text) });
+  const { status, out, err } = await ran('completion', shell);
   if (status !== 0 || err !== '') throw new Error(`completion ${shell}: ${status} ${err}`);
   return out;
 }

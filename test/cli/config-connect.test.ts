@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import t from 'tap';
 import { run } from '../../src/cli/run.js';
+import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { makeCertificate } from '../edge/certificates.js';
 
@@ -28,7 +29,7 @@ t.test(
     const secret = 'a-secret-of-the-test-0123456789-0123456789';
     const directory = t.testdir({
       ...{ cert: certificate.cert, key: certificate.key, 'old-cert': expired.cert, 'old-key': expired.key },
-      ...{ token: secret, open: secret, 'exits.txt': '198.51.100.7\n' },
+      ...{ token: secret, open: secret, blanks: secret.replaceAll('-', ' '), 'exits.txt': '198.51.100.7\n' },
     });
     chmodSync(path.join(directory, 'open'), 0o644);
     const file = path.join(directory, 'gateway.yaml');
@@ -57,6 +58,47 @@ t.test(
       t.same(await said('database', 'migrate', part, '--create', '--config', file), [0, '']);
       t.match(await check(part), [0, new RegExp(`All files and connections of the ${part} are usable`)]);
     }
+    const inRegistry = (options: object): object => ({ registry: { ...good.registry, ...options } });
+    const withProvider = (clientSecretFile: string): object =>
+      inRegistry({ oidc: { issuer: 'https://login.example.com', clientId: 'gateway', clientSecretFile } });
+    const withConsole = (listen: object): object => inRegistry({ console: { listen: { port: 0, ...listen } } });
+    const withTraces = (files: object): object => ({ traces: { endpoint: `https://127.0.0.1:${port}`, ...files } });
+    const withWitness = (publicKey: string): object => ({
+      accessLog: { ...good.accessLog, checkpoints: { keyFile: 'instance.pem', witness: { publicKey } } },
+    });
+    const publicKey = keyText(NoteSigner.inMemory('control.example').receiptKey);
+    const defects: readonly (readonly [part: string, option: string, good: object, bad: object])[] = [
+      ['registry', 'registry.oidc.clientSecretFile', withProvider('token'), withProvider('open')],
+      [
+        ...(['registry', 'registry.console.listen'] as const),
+        withConsole({ certFile: 'cert', keyFile: 'key' }),
+        withConsole({ certFile: 'old-cert', keyFile: 'old-key' }),
+      ],
+      ['gateway', 'traces.caFile', withTraces({ caFile: 'cert' }), withTraces({ caFile: 'nowhere' })],
+      ['gateway', 'traces.tokenFile', withTraces({ tokenFile: 'token' }), withTraces({ tokenFile: 'blanks' })],
+      [
+        ...(['gateway', 'accessLog.checkpoints.witness.publicKey'] as const),
+        withWitness(publicKey),
+        withWitness(publicKey.replace(/\+[0-9a-f]{8}\+/, '+00000000+')),
+      ],
+    ];
+    for (const [part, option, usable, unusable] of defects) {
+      writeFileSync(file, JSON.stringify({ ...good, ...usable }));
+      t.match(await check(part), [0, new RegExp(`All files and connections of the ${part} are usable`)], option);
+      writeFileSync(file, JSON.stringify({ ...good, ...unusable }));
+      t.match(await check(part), [1, new RegExp(`The ${part} would not work:\n {2}${option}: `)]);
+    }
+    writeFileSync(file, JSON.stringify({ ...good, ...withConsole({ port }) }));
+    t.match(await check('registry'), [
+      0,
+      / {2}registry\.console\.listen: cannot listen on 127\.0\.0\.1:\d+: the port is in use/,
+    ]);
+    const elsewhere = { ...good.listen, https: { ...good.listen.https, host: '203.0.113.1' } };
+    writeFileSync(file, JSON.stringify({ ...good, listen: elsewhere }));
+    t.match(await check('gateway'), [
+      0,
+      / {2}listen\.https: cannot listen on 203\.0\.113\.1:0: this machine does not have that address; choose one that it has, or 0\.0\.0\.0 for all of them\n/,
+    ]);
     const bad = {
       ...good,
       listen: { ...good.listen, https: { ...good.listen.https, port, certFile: 'old-cert', keyFile: 'old-key' } },
@@ -71,7 +113,7 @@ t.test(
     t.equal(status, 1);
     for (const expected of [
       /Warning:\n(?:.*\n)* {2}upstreams\.all\.url: 127\.0\.0\.1:1 cannot be reached \(ECONNREFUSED\)/,
-      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): free the port or choose another one, unless the checked server is already running/,
+      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+: the port is in use; stop the process that uses it or choose another port, unless that process is the checked server itself/,
       /The gateway would not work:\n/,
       / {2}keyStore\.redis\.url: Redis at \S+ does not use TLS, but TLS is configured/,
       / {2}listen\.https: the certificate \S+\/old-cert expired on \d{4}-\S+: renew it/,

@@ -22,7 +22,7 @@ const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
 
-/** A configuration with free ports, so that tests do not collide. */
+/** A configuration with free ports, so that tests do not collide. Changes need a reason, also those of `dev` itself. */
 const freePorts = path.join(directory, 'free-ports.yaml');
 await writeFile(
   freePorts,
@@ -30,7 +30,7 @@ await writeFile(
   https: { port: 0 }
   http: { port: 0 }
   management: { port: 0 }
-registry: { listen: { port: 0 } }
+registry: { listen: { port: 0 }, reasonFor: [keys:create, keys:revoke, tokens:own] }
 services: { listen: { port: 0 } }
 `,
 );
@@ -426,8 +426,7 @@ t.test('npm start ends as a whole even if signalled twice, and leaves no process
   const temporary = path.join(directory, 'started-by-npm');
   await mkdir(temporary);
   // Without the build, which would replace files that concurrent tests are using.
-  const npmStart = ['-u', 'NODE_OPTIONS', 'npm', 'start', '--ignore-scripts', '--', '--config', freePorts];
-  const group = spawn('env', npmStart, {
+  const group = spawn('npm', ['start', '--ignore-scripts', '--', '--config', freePorts], {
     detached: true,
     env: { ...process.env, TMPDIR: temporary },
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -520,6 +519,30 @@ t.test(
     t.equal(await again.end('SIGINT'), 0);
   },
 );
+
+t.test('a failed start on Redis ends the process and leaves no records', { skip: withoutRedis }, async (t) => {
+  const redis = await startRedis(t);
+  const taken = net.createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  t.teardown(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const text = await readFile(freePorts, 'utf8');
+  for (const part of ['registry', 'services']) {
+    const file = path.join(directory, `taken-${part}.yaml`);
+    await writeFile(file, text.replace(`${part}: { listen: { port: 0 }`, `${part}: { listen: { port: ${port} }`));
+    const child = spawn(...productCommand(['dev', '--config', file]), {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, REDIS_URL: redis.url },
+    });
+    killAtEnd(t, child);
+    let err = '';
+    child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+    const [status] = (await once(child, 'close')) as [number | null];
+    t.equal(status, 1, part);
+    t.match(err, `(${part}.listen): the port is in use`);
+    t.same(await redis.client.keys('*'), []);
+  }
+});
 
 t.test('dev stops if its Redis prefix belongs to another registry', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);

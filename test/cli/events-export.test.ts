@@ -1,8 +1,6 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { EcsVersion } from '@elastic/ecs';
 import t, { type Test } from 'tap';
 import ts from 'typescript';
@@ -11,8 +9,10 @@ import { run } from '../../src/cli/run.js';
 import { registryAuthor } from '../../src/registry/events/author.js';
 import { recordEvents } from '../../src/registry/events/repository.js';
 import { eventFilters, eventSchema, type RegistryEvent } from '../../src/registry/events/schema.js';
-import { limitedCommand } from '../product-command.js';
+import { killAtEnd, limitedCommand, productCommand } from '../product-command.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { startServer } from '../start-server.js';
+import { ran } from './ran.js';
 
 interface Line {
   readonly '@timestamp': string;
@@ -44,13 +44,10 @@ function linesIn(text: string): Line[] {
 }
 
 /** Runs `events export` at an address. */
-async function exportAt(t: Test, url: string, ...args: string[]) {
-  let [out, err] = ['', ''];
-  const io = { out: (text: string) => (out += text), err: (text: string) => (err += text), isTerminal: false };
+function exportAt(t: Test, url: string, ...args: string[]) {
   const file = `${t.testdirName}-token`;
   writeFileSync(file, token);
-  const status = await run(['events', 'export', '--registry', url, '--token-file', file, ...args], io);
-  return { status, out, err };
+  return ran('events', 'export', '--registry', url, '--token-file', file, ...args);
 }
 
 async function fixture(t: Test) {
@@ -117,8 +114,7 @@ t.test('the document has exactly the fields of the lines, and exactly the filter
   const more = { administratorId: 'a', proof: 'p', claimed: 'c', source: 's', requestId: 'r', reason: 'r' };
   const line: unknown = JSON.parse(ecsLine({ ...base, ...more, revision: 1, hash: 'h' }));
   t.same(fields.toSorted(), namesIn(line).toSorted());
-  let help = '';
-  await run(['events', 'export', '--help'], { out: (text) => (help += text), err: () => undefined });
+  const { out: help } = await ran('events', 'export', '--help');
   const rows = tableBehind('| option | parameter of `GET /events` | field |');
   const options = rows.flatMap((row) => codesIn(row.split('|')[1]));
   const parameters = rows.flatMap((row) => codesIn(row.split('|')[2]));
@@ -234,13 +230,13 @@ t.test('--output creates a file for the owner alone, and never overwrites one', 
 });
 
 /** A registry with pages of two events that fails after some of them. */
-async function failingRegistry(t: Test, pages: number, seqs: readonly number[]) {
+function failingRegistry(t: Test, pages: number, seqs: readonly number[]): Promise<string> {
   const event = {
     ...{ at: '2026-01-02T03:04:05.006Z', actor: 'ada', action: 'key.reset', merchantId: 'm_1', keyId: null },
     ...{ before: null, after: null, revision: 1, hash: null },
   };
   let asked = 0;
-  const server = http.createServer((request, response) => {
+  return startServer(t, (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://x');
     const after = Number(searchParams.get('after'));
     const begun = pathname === '/events/exports';
@@ -254,12 +250,6 @@ async function failingRegistry(t: Test, pages: number, seqs: readonly number[]) 
     response.writeHead(isAway ? 503 : 200, { 'content-type': 'application/json' });
     response.end(JSON.stringify(isAway ? { success: false, message: 'Away', data: null } : { success: true, data }));
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 t.test('an export that fails midway keeps whole pages, and names where to continue', async (t) => {
@@ -283,6 +273,37 @@ t.test('an export that fails midway keeps whole pages, and names where to contin
   );
   const first = await exportAt(t, await failingRegistry(t, 0, seqs));
   t.match(first, { status: 1, out: '', err: /continue after sequence 0 with --after 0\.\n$/ });
+});
+
+t.test('Ctrl-C leaves whole pages in the file, and names where to continue', async (t) => {
+  const event = {
+    ...{ at: '2026-01-02T03:04:05.006Z', actor: 'ada', action: 'key.reset', merchantId: 'm_1', keyId: null },
+    ...{ before: null, after: null, revision: 1, hash: null },
+  };
+  let exporting: ChildProcess | null = null;
+  // Sends pages until the command stops.
+  const url = await startServer(t, (request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://x');
+    const after = Number(searchParams.get('after'));
+    if (after === 3) exporting?.kill('SIGINT');
+    const seq = after + 1;
+    const data =
+      pathname === '/events/exports' ? { seq: 999_999_999, after } : { events: [{ ...event, seq }], next: seq };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ success: true, data }));
+  });
+  const directory = t.testdir({ token });
+  const file = `${directory}/events`;
+  const args = ['events', 'export', '--registry', url, '--token-file', `${directory}/token`, '--output', file];
+  const child = spawn(...productCommand(args), { stdio: ['ignore', 'ignore', 'pipe'] });
+  exporting = child;
+  killAtEnd(t, child);
+  let err = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (err += text));
+  t.same(await once(child, 'close'), [130, null]);
+  const last = linesIn(readFileSync(file, 'utf8')).at(-1)?.event.sequence ?? 0;
+  t.ok(last >= 3);
+  t.equal(err, `Interrupted.\nThe export is incomplete: continue after sequence ${last} with --after ${last}.\n`);
 });
 
 t.test('a full disk leaves whole pages in the file, and the export continues after them', async (t) => {
@@ -315,14 +336,12 @@ t.test('a full disk leaves whole pages in the file, and the export continues aft
 });
 
 t.test('a registry that repeats a page ends the export with an error', async (t) => {
-  const server = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     const data = request.method === 'POST' ? { seq: 9, after: 0 } : { events: [], next: 0 };
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ success: true, data }));
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => server.close());
-  const { status, err } = await exportAt(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const { status, err } = await exportAt(t, url);
   t.equal(status, 1);
   t.match(err, 'The registry sent the same page twice.');
 });

@@ -7,7 +7,6 @@ import type { Test } from 'tap';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
 import { explainCommand } from '../../src/cli/explain/explain.js';
-import { run } from '../../src/cli/run.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
@@ -32,6 +31,7 @@ import {
 } from '../edge/harness.js';
 import { address } from '../policy/fixtures.js';
 import { until } from '../telemetry/open-log.js';
+import { ran } from './ran.js';
 
 const exit = '198.51.100.66';
 const untold = '198.51.100.67';
@@ -46,6 +46,7 @@ const exits: TorExits = {
 const allowlists = { ipAllowlist: ['192.0.2.0/24'], originAllowlist: ['shop.example'] };
 const listedKey = 'svc_live_listed00000000';
 const revokedKey = 'svc_live_revoked0000000';
+const expiredKey = 'svc_live_expired0000000';
 const orphanKey = 'svc_live_orphan00000000';
 
 function records(): StoredRecords {
@@ -59,6 +60,7 @@ function records(): StoredRecords {
       merchant: { ...allowlists, revision: 12 },
     }),
     ...recordsOf(revokedKey, { key: { keyId: 'key_r', status: 'REVOKED' } }),
+    ...recordsOf(expiredKey, { key: { keyId: 'key_e', expiresAt: '2021-01-01T00:00:00.000Z' } }),
   };
 }
 
@@ -107,7 +109,7 @@ t.test('explain gives the same decision as the gateway for any request', async (
     });
     const config = loadConfig({ text });
     const sources = {
-      ...{ environment, torExits: exits, geoIp: null, clock: { now: () => Date.now() }, keyStore, pepper: null },
+      ...{ environment, torExits: exits, geoIp: null, keyStore, pepper: null },
       trustedProxies: compileIpRanges(config.trustedProxies),
       routes: createRouteTable(config),
       headLimits: config.limits,
@@ -162,16 +164,8 @@ t.test('explain gives the same decision as the gateway for any request', async (
   );
 });
 
-interface Outcome {
-  readonly status: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-async function explain(...args: string[]): Promise<Outcome> {
-  let [out, err] = ['', ''];
-  const status = await run(['explain', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
+function explain(...args: string[]) {
+  return ran('explain', ...args);
 }
 
 async function explainWithInput(input: string, ...args: string[]): Promise<string> {
@@ -262,6 +256,11 @@ t.test('explain shows each rule with its input, and how the client address was d
     /Verdict: key_store_unavailable, 503 .*the record of merchant \S+ is missing/,
   );
   t.match((await explain(...lost, '--merchant', 'm_l')).out, /^key +key_l/m);
+  for (const [at, verdict] of [
+    ['2020-12-31T23:59:59.999Z', 'accepted.'],
+    ['2021-01-01T00:00:00.000Z', 'key_inactive, 401'],
+  ] as const)
+    t.match((await explain(...lost, '--key-id', 'key_e', '--at', at)).out, `Verdict: ${verdict}`, at);
   t.match(await explainWithInput(`${revokedKey}\n`, ...lost, '--key-stdin'), 'Verdict: key_inactive, 401');
   t.match(
     await explainWithInput('svc_live_nobody\n', ...lost, '--key-stdin'),
@@ -312,6 +311,25 @@ t.test('a log line is explained and compared with its recorded decision', async 
   await t.rejects(explainWithInput('{}\n', '--config', config, '--line', '-'), /no access-log line of a request/);
 });
 
+t.test('the code of a line shows that a key was sent, although the log has no fingerprints', async (t) => {
+  for (const [environment, key, code] of [
+    ['live', 'svc_live_unknown0000000', 'key_unknown'],
+    ['live', 'svc_test_unknown0000000', 'test_key_in_live'],
+    ['test', 'svc_test_unknown0000000', 'key_unknown'],
+    ['test', 'svc_live_unknown0000000', 'live_key_in_test'],
+  ] as const) {
+    const gateway = await startTestGateway(t, { records: records(), config: { environment } });
+    await ask(gateway, { headers: [['x-api-key', key]] });
+    await until(() => gateway.lines.length === 1);
+    const [line] = gateway.lines;
+    const about = `${environment} ${code}`;
+    t.match(line, { gateway: { key: undefined }, event: { code } }, about);
+    const text = `${JSON.stringify(line)}\n`;
+    const view = await explainWithInput(text, '--config', configOf(t, { environment }), '--line', '-', '--json');
+    t.match(JSON.parse(view), { verdict: { code }, logged: { code, same: true } }, about);
+  }
+});
+
 t.test('a usage error is reported without repeating a key', async (t) => {
   const where = ['--address', '192.0.2.1', '--path', '/v1/payouts', '--config', configOf(t)];
   for (const wrong of [
@@ -348,7 +366,11 @@ t.test('explain reads the records from Redis like a gateway', { skip: withoutRed
   );
   await server.client.set('x:meta', JSON.stringify(records()['mg:meta']));
   t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: origin_not_allowed, 401');
-  t.match((await explain(...args, '--merchant', 'm_1')).out, /^key +key_1 /m, 'the active key of the environment');
+  t.match(
+    (await explain(...args, '--merchant', 'm_1')).out,
+    /^key +key_1 /m,
+    'the active key of the environment, not the expired one',
+  );
   const merchant = (await server.client.get('x:merchant:m_l')) ?? '';
   await server.client.set('x:merchant:m_l', merchant.replace('{', '{"status":"ACTIVE",'));
   t.match(

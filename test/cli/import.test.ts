@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -14,7 +13,8 @@ import { linesOf } from '../../src/cli/admin/import/lines.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { longestLineBytes } from '../../src/registry/imports/read-line.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
+import { forward, startServer } from '../start-server.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-import-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -142,11 +142,8 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
   const { admin, stored } = await startRegistry(t);
   const secret = 'svc_live_4Vz1cQ8mXo2hidden';
   const bad: [line: string | Buffer, message: RegExp][] = [
-    ['{', /is not valid JSON, names a field twice, has a field __proto__, is nested too deep,/],
-    [
-      key(9).replace('{', '{"status":"REVOKED",'),
-      /is not valid JSON, names a field twice, has a field __proto__, is nested too deep,/,
-    ],
+    ['{', /is not valid JSON/],
+    [key(9).replace('{', '{"status":"REVOKED",'), /has two fields with the same name/],
     [Buffer.from([0x22, 0xff, 0x22]), /is not valid UTF-8/],
     ['[]', /must be a JSON object/],
     [key(10, { key: secret }), /contains what looks like an API key: give the hash of the key as lookupId/],
@@ -189,6 +186,12 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
     stderr: /cannot be read: there is no such file\./,
   });
   t.match(await admin(['keys', 'import', directory]), { status: 2, stderr: /is a directory/ });
+  // No user can open a socket as a file, whereas the mode of a file would not stop root.
+  const socket = path.join(directory, 'socket');
+  const server = createServer().listen(socket);
+  await once(server, 'listening');
+  t.match(await admin(['keys', 'import', socket]), { status: 1, stderr: /^The file \S+ cannot be read: [A-Z]+\.\n$/ });
+  server.close();
   t.match(await admin(['keys', 'import', await fileOf('')]), {
     status: 0,
     stdout: 'Imported 0 keys; 0 keys already present.\n',
@@ -199,25 +202,13 @@ t.test('an interrupted import reports its progress, and continues when repeated'
   const { admin, stored, url } = await startRegistry(t);
   const file = await fileOf([merchant(), ...keys(1700)].join('\n'));
   let left = 2;
-  const cutting = http.createServer((request, response) => {
+  const registry = await startServer(t, (request, response) => {
     if (request.url === '/imports' && (left -= 1) < 0) {
       request.socket.destroy();
       return;
     }
-    const { method = '', headers } = request;
-    request.pipe(
-      http.request(url + (request.url ?? ''), { method, headers }, (answer) => {
-        response.writeHead(answer.statusCode ?? 500, answer.headers);
-        answer.pipe(response);
-      }),
-    );
+    forward(url, request, response);
   });
-  await once(cutting.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    cutting.closeAllConnections();
-    cutting.close();
-  });
-  const registry = `http://127.0.0.1:${(cutting.address() as AddressInfo).port}`;
   const broken = await admin(['keys', 'import', file], { registry });
   t.equal(broken.status, 1);
   t.match(broken.stderr, /^Cannot reach the registry at .*: the connection failed/);
@@ -245,16 +236,40 @@ t.test('an interrupted import reports its progress, and continues when repeated'
   await t.rejects(interrupted, { message: /^Interrupted\.\nStopped at line 501\. Every line up to 500 is imported/ });
 });
 
+t.test('Ctrl-C ends an import after the batch in progress, with status 130', async (t) => {
+  const { admin, stored, url } = await startRegistry(t);
+  const file = await fileOf([merchant(), ...keys(2400)].join('\n'));
+  let importing: ChildProcess | null = null;
+  const registry = await startServer(t, (request, response) => {
+    if (request.url === '/imports') {
+      importing?.kill('SIGINT');
+      importing = null; // a second signal would end the process at once
+    }
+    forward(url, request, response);
+  });
+  const args = ['keys', 'import', file, '--registry', registry, '--token-file', tokenFile];
+  const child = spawn(...productCommand(args), { stdio: ['ignore', 'ignore', 'pipe'] });
+  importing = child;
+  killAtEnd(t, child);
+  const printed = textOf(child.stderr);
+  t.same(await once(child, 'close'), [130, null]);
+  const form = /^Interrupted\.\nStopped at line \d+\. Every line up to (\d+) is imported/;
+  const [, last = ''] = form.exec(await printed) ?? [];
+  t.equal(await stored(), Number(last) - 1, 'the first line is the merchant');
+  t.match(await admin(['keys', 'import', file]), { status: 0 });
+  t.equal(await stored(), 2400);
+});
+
 t.test('an unprojected import is reported; the progress bar is drawn only on a terminal', async (t) => {
   const { admin, outwait, store } = await startRegistry(t);
   const drawn = await admin(['keys', 'import', await fileOf(merchant())], { isTerminal: true });
-  t.match(drawn.stderr, /\r\u001b\[KChecking {2}\[=+ *\] +\d+ % 1 lines\r\u001b\[K/);
-  t.match(drawn.stderr, /Importing \[={30}\] 100 % 1 of 1 lines\r\u001b\[K$/);
+  t.match(drawn.stderr, /\r\u001b\[KChecking {2}\[=+ *\] +\d+ % 1 line\r\u001b\[K/);
+  t.match(drawn.stderr, /Importing \[={30}\] 100 % 1 of 1 line\r\u001b\[K$/);
   store.fails = (call) => (call === 'write' ? 'before' : null);
   const kept = await outwait(admin(['keys', 'import', await fileOf(key(1))]), 0);
   t.match(kept, {
     ...{ status: 1, stdout: 'Imported 1 key; 0 keys already present.\n' },
-    stderr: /^The keys are stored in the database, but not yet in the gateways' key store/,
+    stderr: /^The keys are stored in the database, but not yet in the gateways' key store.*may have lost keys: repeat/,
   });
 });
 

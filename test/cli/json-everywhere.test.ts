@@ -2,22 +2,16 @@ import { writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import t from 'tap';
 import { fingerprintCommand } from '../../src/cli/audit/fingerprint.js';
-import { run } from '../../src/cli/run.js';
 import { loadConfig } from '../../src/config/load.js';
 import { readLogSecret } from '../../src/cli/compose/secrets.js';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
-
-async function cli(...args: string[]): Promise<{ status: number; out: string; err: string }> {
-  let [out, err] = ['', ''];
-  const status = await run(args, { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
-}
+import { ran } from './ran.js';
 
 /** Long-running commands print only their log, which is JSON already; a completion script is not data. */
 const withoutData = ['gateway', 'registry', 'services', 'completion'];
 
 t.test('every command that prints data has --json, and every file option completes files', async (t) => {
-  const { out } = await cli('completion', 'bash');
+  const { out } = await ran('completion', 'bash');
   const leaves = [...out.matchAll(/^ {2}'([a-z -]+)'\) commands='' options='([^']*)'/gm)];
   t.ok(leaves.length > 30, `${leaves.length} commands`);
   for (const [, command = '', options = ''] of leaves) {
@@ -30,7 +24,7 @@ t.test('every command that prints data has --json, and every file option complet
 });
 
 t.test('commands that used to print only text also print JSON', async (t) => {
-  const defaults = await cli('config', 'defaults', '--json');
+  const defaults = await ran('config', 'defaults', '--json');
   t.equal(defaults.status, 0);
   t.match(JSON.parse(defaults.out), { environment: loadConfig({ text: '' }).environment, routes: { length: 6 } });
 
@@ -41,7 +35,7 @@ t.test('commands that used to print only text also print JSON', async (t) => {
   );
   writeFileSync(file, `${text.join('\n')}\n`);
   for (const part of ['registry', 'services']) {
-    const { status, out } = await cli('database', 'migrate', part, '--create', '--config', file, '--json');
+    const { status, out } = await ran('database', 'migrate', part, '--create', '--config', file, '--json');
     t.equal(status, 0);
     t.same(JSON.parse(out), { part, upToDate: true });
   }

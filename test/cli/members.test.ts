@@ -3,19 +3,15 @@ import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import { run } from '../../src/cli/run.js';
 import { consoleFixture, origin } from '../console/console-fixture.js';
-import { token } from '../registry/registry-fixture.js';
+import { registryFixture, token } from '../registry/registry-fixture.js';
+import { ran } from './ran.js';
 
 t.test('members are invited, listed and changed, and ids are found', async (t) => {
   const { app, createMerchant, createKey, enter } = await consoleFixture(t, 'sqlite::memory:');
   const registry = await app.listen({ host: '127.0.0.1', port: 0 });
   const tokenFile = path.join(t.testdir(), 'token');
   writeFileSync(tokenFile, token);
-  const command = async (...args: string[]) => {
-    let [out, err] = ['', ''];
-    const access = ['--registry', registry, '--token-file', tokenFile];
-    const status = await run([...args, ...access], { out: (text) => (out += text), err: (text) => (err += text) });
-    return { status, out, err };
-  };
+  const command = (...args: string[]) => ran(...args, '--registry', registry, '--token-file', tokenFile);
   const { id } = await createMerchant({ name: 'Till & Sons' });
   const of = ['--merchant', id];
   t.match(await command('members', 'list', ...of), { status: 0, out: /^No members\.\n$/ });
@@ -61,4 +57,20 @@ t.test('members are invited, listed and changed, and ids are found', async (t) =
   t.notOk(pasted.err.includes(key.key));
   const listed = await command('keys', 'list', ...of, '--label', 'TILL', '--status', 'ACTIVE');
   t.match(listed.out, /LAST USE +LABEL\n[^]*never +never +till 7/);
+});
+
+t.test('a member who was added without a link is reported, with the command for a link', async (t) => {
+  const { app, call, createMerchant } = await registryFixture(t, 'sqlite::memory:'); // without a console
+  const registry = await app.listen({ host: '127.0.0.1', port: 0 });
+  const tokenFile = path.join(t.testdir(), 'token');
+  writeFileSync(tokenFile, token);
+  const { id } = await createMerchant();
+  let err = '';
+  const access = ['--registry', registry, '--token-file', tokenFile];
+  const args = ['members', 'invite', 'ada@example.com', '--merchant', id, '--role', 'merchant-admin', ...access];
+  t.equal(await run(args, { out: () => undefined, err: (text) => (err += text) }), 1);
+  const { body } = await call<{ id: string }[]>('GET', `/merchants/${id}/members`);
+  const next = `merchant-gateway members link ${body.data[0]?.id ?? ''} --merchant ${id}`;
+  t.match(err, /This registry has no console: set registry\.console/);
+  t.ok(err.endsWith(`\nThe member was added without a link. For a link, run "${next}".\n`), err);
 });

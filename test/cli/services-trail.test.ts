@@ -1,12 +1,8 @@
 import { createPublicKey, generateKeyPairSync } from 'node:crypto';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { operatorsListener } from '../../src/cli/compose/services.js';
 import { systemClock } from '../../src/cli/compose/system-clock.js';
-import { run } from '../../src/cli/run.js';
 import { loadConfig } from '../../src/config/load.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 import type { RegistryEvent } from '../../src/registry/events/schema.js';
@@ -15,6 +11,8 @@ import { createLogger } from '../../src/telemetry/logger.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
 import { newServicesTokenKey } from '../services/operators-fixture.js';
+import { startServer } from '../start-server.js';
+import { ran } from './ran.js';
 
 /** How the network between services and registry fails: not at all, before the request, or before the response. */
 type Network = 'works' | 'away' | 'loses responses';
@@ -37,7 +35,7 @@ async function fixture(t: Test) {
   const [tess, ledger] = [await create('tess', 'treasurer'), await create('ledger', 'services')];
 
   const network = { state: 'works' as Network, requests: 0 };
-  const between = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => {
@@ -52,8 +50,6 @@ async function fixture(t: Test) {
       });
     });
   });
-  await once(between.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => between.close());
 
   const directory = t.testdir({
     'registry.pub': createPublicKey(key.privateKey).export({ type: 'spki', format: 'pem' }),
@@ -62,7 +58,6 @@ async function fixture(t: Test) {
     writeFileSync(`${directory}/${name}`, text, { mode: 0o600 });
     return `${directory}/${name}`;
   };
-  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
   const trail = { url, tokenFile: secret('ledger', ledger.token.token) };
   const operators = { listen: { port: 0 }, registryKeys: [`${directory}/registry.pub`], trail };
   const config = loadConfig({ text: JSON.stringify({ services: { operators } }), env: {} });
@@ -79,10 +74,8 @@ async function fixture(t: Test) {
 
   const access = ['--registry', registryUrl, '--registry-token-file', secret('tess', tess.token.token)];
   const wallets = async (...args: string[]) => {
-    let [out, err] = ['', ''];
-    const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
-    const at = ['--services', operatorsUrl, ...access];
-    t.equal(await run(['wallets', ...args, ...at], io), 0, err);
+    const { status, out, err } = await ran('wallets', ...args, '--services', operatorsUrl, ...access);
+    t.equal(status, 0, err);
     return out;
   };
   const gauge = async (name: string): Promise<number> => {
@@ -154,10 +147,9 @@ t.test('a change of a wallet is in the trail of the registry exactly once, after
   t.equal((await ofWallets()).length, 2);
   t.notOk(logged.join().includes(ledger.token.token), 'the log has no token');
 
-  let [out, err] = ['', ''];
-  const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
-  const verify = ['events', 'verify', '--registry', registryUrl, '--token-file', secret('owner', token)];
-  t.equal(await run(verify, io), 0, `${out}${err}`);
+  const access = ['--registry', registryUrl, '--token-file', secret('owner', token)];
+  const { status, out, err } = await ran('events', 'verify', ...access);
+  t.equal(status, 0, `${out}${err}`);
 });
 
 t.test('refused attempts and first reads in the services are in the trail of the registry', async (t) => {

@@ -3,6 +3,7 @@ import t from 'tap';
 import { loginCommand, logoutCommand, whoamiCommand } from '../../src/cli/admin/session/sign-in.js';
 import { merchantsCommand } from '../../src/cli/admin/merchants.js';
 import type { CommandIo } from '../../src/cli/command-io.js';
+import { freePort } from '../adapters/redis-server.js';
 import { openIdProvider } from '../registry/openid-provider.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 
@@ -40,7 +41,12 @@ t.test('a person signs in, works with the stored session, and signs out', async 
     return output;
   };
 
-  t.match(await run('merchants', 'list'), /a token is required/);
+  t.match(await run('merchants', 'list'), /a token is required: .*, or sign in with "merchant-gateway login"$/);
+  const nowhere = `http://127.0.0.1:${await freePort()}`;
+  t.equal(
+    await run('login', '--registry', nowhere),
+    `Cannot reach the registry at ${nowhere}/: the connection was refused. Start the registry, or give the right address with --registry.`,
+  );
   t.match(
     await run('login'),
     /Open http:\/\/localhost:\d+\/device in a browser[^]*Signed in as ada@example\.com \(operator\)\.\n$/,
@@ -55,8 +61,20 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('whoami'), /^name: ada@example\.com\nroles: operator\nproof: session:tok_/);
   t.equal(await run('merchants', 'list'), 'No merchants.\n');
 
+  const configFile = (name: string, bootstrap: string): string => {
+    writeFileSync(`${directory}/${name}`, `registry: { tokenFile: shared-token, bootstrap: ${bootstrap} }`);
+    return `${directory}/${name}`;
+  };
+  const [off, on] = [configFile('off.yaml', 'off'), configFile('on.yaml', 'on')];
+  t.match(await run('whoami', '--config', off), /^name: ada@/, 'the file of a refused token may be deleted');
+  t.match(await run('whoami', '--config', on), /The token file .*cannot be read/);
+  writeFileSync(`${directory}/shared-token`, 'a-former-token-0123456789-0123456789');
+  t.match(await run('whoami', '--config', off), /^name: ada@/, 'a refused token is not sent');
+  t.notMatch(await run('whoami', '--config', on), 'ada@');
+
   // The registry's clock goes on until the session is about to end; so does that of the command, by the file.
-  const soon = { ...stored, expiresAt: new Date(Date.now() + 60_000).toISOString() };
+  const [expiresAt, receivedAt] = [60_000, -10_000].map((span) => new Date(Date.now() + span).toISOString());
+  const soon = { ...stored, expiresAt, receivedAt };
   writeFileSync(file, JSON.stringify(soon));
   groups.set('ada', []);
   t.match(await run('merchants', 'list'), /Run "merchant-gateway login"\./, 'without a role the refresh is refused');
@@ -80,4 +98,8 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.equal((await call('GET', '/me', { headers: { authorization: `Bearer ${token}` } })).status, 401);
   t.equal(await run('logout'), 'Not signed in.\n');
   t.match(await run('merchants', 'list'), /a token is required/);
+  t.match(
+    await run('merchants', 'list', '--config', off),
+    /a token is required: give its file with --token-file, or set MERCHANT_GATEWAY_TOKEN to the token/,
+  );
 });

@@ -1,19 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import t from 'tap';
-import { run } from '../../src/cli/run.js';
 import { mmdb } from '../adapters/mmdb-fixture.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { manyExits } from '../adapters/tor-maintenance-fixture.js';
+import { startServer } from '../start-server.js';
+import { ran } from './ran.js';
 
-async function cli(...args: string[]): Promise<{ status: number; out: string; err: string }> {
-  let out = '';
-  let err = '';
-  const status = await run(['tor-exits', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-  return { status, out, err };
-}
+const cli = (...args: string[]) => ran('tor-exits', ...args);
 
 /** Writes a configuration file next to the list and its snapshot. */
 async function configured(directory: string, settings: object): Promise<string[]> {
@@ -28,13 +22,11 @@ async function configured(directory: string, settings: object): Promise<string[]
 t.test('refresh fetches every source and stores the list; status and check then need no source', async (t) => {
   let body = '198.51.100.9\n2001:db8::5\n';
   let requests = 0;
-  const server = http.createServer((_request, response) => {
+  const origin = await startServer(t, (_request, response) => {
     requests += 1;
     response.end(body);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/list`;
+  const url = `${origin}/list`;
   const directory = t.testdir();
   const config = await configured(directory, { torExits: { sources: [url] } });
 
@@ -162,10 +154,13 @@ t.test('with Redis the commands use the shared list', { skip: withoutRedis }, as
   const busy = await cli('refresh', ...config);
   t.same(
     [busy.status, busy.err],
-    [1, 'No source was read: another process is reading the sources, or Redis is unavailable.\n'],
+    [
+      1,
+      'The list was not refreshed. If no message above gives another reason, another process is reading the sources: try again in a minute.\n',
+    ],
   );
   await server.kill();
   const down = await cli('refresh', ...config);
   t.equal(down.status, 1);
-  t.match(down.err, /cannot be read from the key store: .*\n(?:.*\n)*No source was read:/);
+  t.match(down.err, /cannot be read from the key store: .*\n(?:.*\n)*The list was not refreshed\./);
 });

@@ -62,7 +62,7 @@ function peakOf(isTuned: boolean): number {
     const pool = new Pool('http://127.0.0.1:' + server.address().port, { connections: 4 });
     for (let count = 0; count < 600; count += 1) await (await pool.request({ path: '/', method: 'GET' })).body.dump();
     const peak = () => getHeapStatistics().peak_malloced_memory / 1e6;
-    for (let look = 0; look < ${isTuned ? 10 : 200} && peak() < ${enough}; look += 1) await wait(50);
+    for (let look = 0; look < ${isTuned ? 10 : 1_000} && peak() < ${enough}; look += 1) await wait(50);
     console.log(peak());
     process.exit();
   `;

@@ -6,7 +6,6 @@ import { MemoryChannel } from '../../src/adapters/memory/memory-channel.js';
 import { chartLines } from '../../src/cli/admin/usage/chart.js';
 import { refusalsCommand } from '../../src/cli/admin/usage/refusals.js';
 import { systemClock, systemTimers } from '../../src/cli/compose/system-clock.js';
-import { run } from '../../src/cli/run.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
 import type { UsageRow } from '../../src/registry/usage/schema.js';
 import { type UsageBatch } from '../../src/usage/batch.js';
@@ -14,6 +13,7 @@ import { batchText } from '../usage/batch-text.js';
 import { MemoryRecordsStore } from '../registry/memory-records-store.js';
 import { token } from '../registry/registry-fixture.js';
 import { addressCount, codeCount, keyUsage, merchantUsage, refusal, usageBatch } from '../registry/usage-fixture.js';
+import { ran } from './ran.js';
 
 const now = Date.now();
 const hour = Math.floor(now / 3_600_000) * 3_600_000;
@@ -32,11 +32,7 @@ async function usageCommands(t: Test) {
   });
   t.teardown(() => registry.close());
   const access = ['--registry', registry.url, '--token-file', tokenFile];
-  const command = async (...args: string[]) => {
-    let [out, err] = ['', ''];
-    const status = await run([...args, ...access], { out: (text) => (out += text), err: (text) => (err += text) });
-    return { status, out, err };
-  };
+  const command = (...args: string[]) => ran(...args, ...access);
   const created = await command('merchants', 'create', '--name', 'Ada', '--json');
   const { id } = JSON.parse(created.out) as { id: string };
   const key = await command('keys', 'create', '--merchant', id, '--environment', 'live', '--json');
@@ -79,7 +75,7 @@ t.test('usage shows a chart, codes and the last use, and prints JSON and CSV', a
     /^from,keyId,code,requests,.*\r\n.*,40,30,10,.*\r\n$/,
   );
   t.match((await command('usage', '--unknown')).out, `${new Date(day).toISOString().slice(0, 10)}  192.0.2.66`);
-  t.match(await command('usage'), { status: 2, err: /give one of --merchant, --key and --unknown/ });
+  t.match(await command('usage'), { status: 2, err: /give exactly one of --merchant, --key and --unknown/ });
   t.match(await command('usage', '--merchant', 'm_none'), { status: 1, err: /Merchant not found/ });
   t.match(
     (await command('gateways', 'usage')).out,
@@ -151,7 +147,7 @@ t.test('addresses are shown, an allowlist is judged, and the usage of a merchant
   const judged = await command('merchants', 'addresses', id, '--allow', '198.51.100.0/24', '--allow', '203.0.113.1');
   t.match(
     judged.out,
-    /accepted requests +7\nwould be refused +5 from 1 addresses\nuncertain +2 \(requests whose[^]*192.0.2.1 +5 /,
+    /accepted requests +7\nwould be refused +5 from 1 address\nuncertain +2 \(requests whose[^]*192.0.2.1 +5 /,
   );
   t.match(await command('merchants', 'forget-usage', id), {
     status: 2,

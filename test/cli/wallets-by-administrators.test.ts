@@ -11,6 +11,7 @@ import { startServices } from '../../src/services/start-services.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 import { administratorsWith, newServicesTokenKey, operatorsToken } from '../services/operators-fixture.js';
+import { startServer } from '../start-server.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-administrators-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -125,6 +126,14 @@ t.test('a funding above the limit moves after another treasurer has approved it'
     out.join(''),
     /would change +walletId .*\n.*environment live\n.*currency NGN\n.*amount 701\n.*reference fund-/,
   );
+  t.notMatch(out.join(''), /key store|In force/, 'gateways do not know fundings');
+  const requests = async () => (await registry.call<unknown[]>('GET', '/approvals')).body.data.length;
+  const before = await requests();
+  t.match(await fund(701, '--approval', approval), {
+    ...{ status: 2, stdout: '' },
+    stderr: /--approval requires --reference, because an approval is for one reference/,
+  });
+  t.equal(await requests(), before, 'no second approval is requested');
   t.match(
     await fund(702, ...again.split(' ')),
     { status: 1, stderr: /No money was moved yet/ },
@@ -132,6 +141,14 @@ t.test('a funding above the limit moves after another treasurer has approved it'
   );
   t.match(await fund(701, ...again.split(' ')), { status: 0, stdout: /The balance of the wallet is 1401 NGN/ });
   t.match(await fund(701, ...again.split(' ')), { status: 0, stdout: /not moved again/ });
+  const filed = await requests();
+  t.match(await fund(701, ...again.split(' ').slice(0, 2)), { status: 0, stdout: /not moved again/ });
+  t.equal(await requests(), filed, 'a repeat needs no approval, so none is requested');
+  const broken = await startServer(t, (request) => request.socket.destroy());
+  const order = ['fund', wallet, '--amount', '701', ...inNaira, '--reason', 'Deposit', ...again.split(' '), ...access];
+  const lost = await run(t, ...order, '--services', broken);
+  t.equal(lost.status, 1);
+  t.match(lost.stderr, `Retry with ${again}: money that was already moved is not moved again.`);
 });
 
 async function sharedFile(): Promise<string> {

@@ -1,8 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
@@ -10,11 +8,13 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
 import { startServices } from '../../src/services/start-services.js';
+import { freePort } from '../adapters/redis-server.js';
 import { killAtEnd, productCommand } from '../product-command.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture, token as adminToken } from '../registry/registry-fixture.js';
 import { operatorsToken } from '../services/operators-fixture.js';
 import { balanceOf } from '../services/services-fixture.js';
+import { startServer } from '../start-server.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-wallets-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -59,15 +59,7 @@ async function run(t: Test, url: string, ...args: string[]) {
 }
 
 /** An address on which nothing listens. */
-const nowhere = await closedAddress();
-
-async function closedAddress(): Promise<string> {
-  const server = http.createServer();
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return `http://127.0.0.1:${port}`;
-}
+const nowhere = `http://127.0.0.1:${await freePort()}`;
 
 const inNaira = ['--currency', 'NGN', '--environment', 'live'];
 
@@ -247,7 +239,7 @@ t.test('an interrupted fund prints the reference to repeat, and repeating moves 
   await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check');
   const { id } = await services.database.selectFrom('wallets').select('id').executeTakeFirstOrThrow();
   // Executes the request, then closes the connection before the response, like a failing network.
-  const cutter = http.createServer((request, response) => {
+  const cutOff = await startServer(t, (request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => {
@@ -258,9 +250,6 @@ t.test('an interrupted fund prints the reference to repeat, and repeating moves 
       );
     });
   });
-  await once(cutter.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => cutter.close());
-  const cutOff = `http://127.0.0.1:${(cutter.address() as AddressInfo).port}`;
   const order = ['fund', id, '--amount', '700', ...inNaira, '--reason', 'Deposit'];
   const lost = await run(t, cutOff, ...order);
   t.equal(lost.status, 1);

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+import { openSite } from '../deployment/deployment.js';
 import { buildFormerRelease, withoutFormerRelease } from './former-release.js';
 import {
   startMixedDeployment,
@@ -155,7 +156,7 @@ class Upgrade {
 }
 
 t.test('rolling upgrade from the previous release', { skip: withoutFormerRelease || withoutRedis }, async (t) => {
-  const former = await buildFormerRelease(t);
+  const former = await buildFormerRelease();
   t.jobs = 3; // each waits more than it computes
   void t.test('upgrading the registry first, then one gateway at a time', { buffered: true }, async (t) => {
     const deployment = await startMixedDeployment(t, null);
@@ -197,5 +198,31 @@ t.test('rolling upgrade from the previous release', { skip: withoutFormerRelease
     await upgrade.round('the registry of this release has taken over', [registry]);
     await upgrade.end();
     await registry.stop();
+  });
+
+  void t.test('services that have migrated stay when the gateways go back', { buffered: true }, async (t) => {
+    const site = await openSite(t, {
+      signs: true,
+      settings: { keyStore: { redis: { commandTimeoutMilliseconds: 5000 } } },
+    });
+    const settings = { services: { listen: { port: 0 }, database: { url: `sqlite:${site.file('services.db')}` } } };
+    const before = await site.start('services', settings, { root: former });
+    await before.stop();
+    const services = await site.start('services', settings);
+    const registry = await site.startRegistry();
+    const upstreams = { transactions: { url: `http://127.0.0.1:${services.ports.api ?? 0}` } };
+    const gateway = await site.startGateway({ upstreams }, { root: former });
+    const merchant = { name: 'Shop', status: 'ACTIVE', goLive: true };
+    const { data } = await registry.call<{ id: string }>('POST', '/merchants', merchant);
+    const created = await registry.call<{ key: string }>('POST', `/merchants/${data.id}/keys`, { environment: 'live' });
+    const { key } = created.data;
+    while ((await gateway.decide(key)) === 401) await sleep(20);
+    t.equal(await gateway.decide(key), 200, 'they serve a gateway of the former release');
+    t.same(await services.stop(), [0, null]);
+    await t.rejects(
+      site.start('services', settings, { root: former }),
+      /written by a newer version/,
+      'services of the former release do not start any more',
+    );
   });
 });

@@ -10,6 +10,7 @@ import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 import { pepper, registryFixture } from '../registry/registry-fixture.js';
 import { bankPayout, ledgerSum, merchantA, merchantB, servicesFixture } from '../services/services-fixture.js';
+import { until } from '../telemetry/open-log.js';
 
 /*
  * Data written by released versions must stay usable. Each directory here belongs to a version and never changes: its
@@ -68,6 +69,7 @@ for (const version of versions) {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as { event: { code: string } });
+    await until(() => gateway.lines.length >= old.length);
     t.same(
       gateway.lines.map((line) => (line.event as { code: string }).code),
       old.map(({ event }) => event.code),

@@ -25,6 +25,25 @@ t.test('an empty file means the defaults', (t) => {
   t.end();
 });
 
+t.test('a group that can be null must not be left empty, because its options may be commented out', (t) => {
+  const sentence = 'is empty; expected its options, {} for the defaults, or null';
+  for (const [text, line, path] of [
+    ['registry:\n  approvals:\n', 2, 'registry.approvals'],
+    ['registry:\n  approvals:\n    # goLive: true\n', 2, 'registry.approvals'],
+    ['registry: { approvals: }', 1, 'registry.approvals'],
+    ['registry: { approvals }', 1, 'registry.approvals'],
+    ['listen:\n  management:\n', 2, 'listen.management'],
+    ['services:\n  operators:\n    trail:\n', 3, 'services.operators.trail'],
+  ] as const) {
+    t.same(problemsOf({ text }), [`line ${line}: ${path}: ${sentence}`], text);
+  }
+  for (const written of ['null', '~', '${APPROVALS:-null}'])
+    t.equal(loadConfig({ text: `registry:\n  approvals: ${written}\n` }).registry.approvals, null, written);
+  t.not(loadConfig({ text: 'registry:\n  approvals: {}\n' }).registry.approvals, null);
+  t.same(problemsOf({ text: 'keys:\n  pepperFile:\nregistry:\n  oidc: null\n  database:\n' }), [], 'other options');
+  t.end();
+});
+
 t.test('the defaults are those of the contract, as far as this version has the options', (t) => {
   t.equal(defaults.environment, 'live');
   t.equal(defaults.listen.https, null);
@@ -113,6 +132,24 @@ t.test('variables are read from the given environment', (t) => {
   t.end();
 });
 
+t.test('a problem of an entry in a list is reported with the line of the entry', (t) => {
+  const text = `registry:
+  unusual:
+    webhooks:
+      - { url: https://hooks.example/a, secretFile: a }
+      - { url: http://hooks.example/b, secretFile: b }
+      - url: https://hooks.example/a
+        secretFile: c
+      - { url: 'https://[', secretFile: d }
+`;
+  t.same(problemsOf({ text }), [
+    'line 5: registry.unusual.webhooks[1].url: expected https, because http is accepted only for loopback addresses',
+    'line 6: registry.unusual.webhooks[2].url: is already the URL of registry.unusual.webhooks[0]; expected another URL',
+    'line 8: registry.unusual.webhooks[3].url: is not a URL; expected an https URL',
+  ]);
+  t.end();
+});
+
 t.test('all problems are reported together with path and line, in file order', (t) => {
   const text = `environment: prod
 listen:
@@ -139,7 +176,7 @@ environment: live
     'line 8: limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30',
     'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a trailing slash',
     'line 13: routes[1].upstream: is not the name of an upstream; expected transactions, payouts, customers',
-    'line 14: basePath: the environment variable BASE is not set, and there is no default (${BASE:-default})',
+    'line 14: basePath: the environment variable BASE is not set; set it, or write a default: ${BASE:-default}',
     'line 15: environment: is given twice; keep one',
   ]);
   t.end();

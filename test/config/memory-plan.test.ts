@@ -119,7 +119,7 @@ t.test('config check prints what the memory allows, and what does not fit', (t) 
   );
   t.match(
     err,
-    `  limits.connections: is 10000, but only ${connections} fit into the 512 MiB of memory that the process may use, so it uses ${connections}. `,
+    `  limits.connections: is 10000, but only ${connections} fit into the 512 MiB of memory that the process may use, so the gateway uses ${connections}. `,
   );
   t.same(
     loadConfig({ text: out }),

@@ -1,9 +1,12 @@
 import t from 'tap';
 import { gatewayProblems, startProblems } from '../../src/config/config-notes.js';
 import { loadConfig } from '../../src/config/load.js';
+import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
+import { roleNames, roles } from '../../src/registry/administrators/roles.js';
 import { problemsOf } from './problems-of.js';
 
 const tls = 'https: { certFile: a, keyFile: b }';
+const { key: instanceKey, receiptKey } = NoteSigner.inMemory('control.example');
 
 t.test('contradicting options are rejected', (t) => {
   const cases: readonly [string, readonly string[]][] = [
@@ -146,6 +149,18 @@ t.test('contradicting options are rejected', (t) => {
     ['listen: { http: { port: 9090 }, management: null }', []],
     [`listen: { ${tls}, http: { port: 8443 } }`, ['listen.http.port: is already the port of listen.https']],
     [
+      'registry: { listen: { port: 7443 }, console: {} }',
+      ['registry.console.listen.port: is already the port of registry.listen; expected another port'],
+    ],
+    ['registry: { listen: { port: 7443, host: "::1" }, console: {} }', []],
+    ['registry: { listen: { port: 7443 } }', []],
+    [
+      'services: { listen: { port: 7081, host: 0.0.0.0 }, operators: { tokenFile: t } }',
+      ['services.operators.listen.port: is already the port of services.listen; expected another port'],
+    ],
+    ['services: { listen: { port: 7081 } }', []],
+    ['listen: { http: { port: 9443 } }\nregistry: { listen: { port: 9443 } }', []],
+    [
       'limits: { headersTimeoutSeconds: 31 }',
       ['limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30'],
     ],
@@ -169,7 +184,9 @@ t.test('contradicting options are rejected', (t) => {
     ['upstreams: { a: { url: "https://a", caFile: x } }\nroutes: []', []],
     ...['stderr', 'STDOUT', 'Stdout', '" stdout"'].map((destination): [string, string[]] => [
       `accessLog: { destination: ${destination} }`,
-      ['accessLog.destination: expected stdout, in lower case, or the path of a file'],
+      [
+        'accessLog.destination: expected stdout (in lower case, without spaces) or the path of a file; stderr is not supported',
+      ],
     ]),
     ...['stdout', './stderr', '/dev/stderr', 'stdout.log'].map((destination): [string, string[]] => [
       `accessLog: { destination: ${destination} }`,
@@ -210,6 +227,13 @@ t.test('contradicting options are rejected', (t) => {
       'accessLog: { checkpoints: { keyFile: k, syslog: { url: "tcp://localhost", caFile: c } } }',
       ['accessLog.checkpoints.syslog.caFile: applies only to tls://; expected null'],
     ],
+    [`accessLog: { checkpoints: { keyFile: k, witness: { publicKey: "${keyText(receiptKey)}" } } }`, []],
+    ...['control.example', keyText(instanceKey), `${keyText(receiptKey)} `].map((key): [string, string[]] => [
+      `accessLog: { checkpoints: { keyFile: k, witness: { publicKey: "${key}" } } }`,
+      [
+        'accessLog.checkpoints.witness.publicKey: is not a public key for receipts; copy the key that "merchant-gateway',
+      ],
+    ]),
     ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],
     ['keyStore: { redis: { sentinel: { servers: ["a:1", "[::1]:2"] } } }', []],
     ['keyStore: { redis: { url: "rediss://redis.example:6380/3" } }', []],
@@ -231,7 +255,7 @@ t.test('contradicting options are rejected', (t) => {
     ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
     ...['?db=7', '/?db=7', '/7?db=7', '#7', '/7#', '?'].map((end): [string, string[]] => [
       `keyStore: { redis: { url: "redis://redis.example:6379${end}" } }`,
-      ['keyStore.redis.url: expected nothing after the database number, as in redis://host:6379/7'],
+      ['keyStore.redis.url: contains ? or #; select a database by its number only, as in redis://host:6379/7'],
     ]),
     ...['', ', sentinel: { servers: ["a:1"] }', ', cluster: ["a:1"]'].flatMap((others): [string, string[]][] => [
       [
@@ -291,6 +315,27 @@ t.test('a trusted proxy is an address, or a network too small to contain every c
     garbage.map((_, index) => `line 1: trustedProxies[${index}]: expected an IP address or CIDR, such as 10.0.0.0/8`),
     'each invalid entry is reported',
   );
+  t.end();
+});
+
+t.test('claims can give each role of people', (t) => {
+  for (const role of roleNames) {
+    const entry = `{ claim: c, value: d, roles: [${role}] }`;
+    const oidc = `{ issuer: "https://id.example", clientId: a, clientSecretFile: b, merchant: { claim: e }, roles: [${entry}] }`;
+    const problems = problemsOf({ text: `registry: { oidc: ${oidc} }` });
+    if (role === 'services') t.match(problems, [/registry\.oidc\.roles\[0\]\.roles\[0\]: /]);
+    else t.same(problems, [], role);
+  }
+  t.end();
+});
+
+t.test('a reason can be required for permissions that exist, and unknown ones are reported with their place', (t) => {
+  const problems = (names: readonly string[]) => problemsOf({ text: `registry: { reasonFor: [${names.join(', ')}] }` });
+  t.same(problems(roles.owner.permissions), []);
+  t.match(problems(['keys:revoke', 'key:revoke', 'keys:revok']), [
+    /registry\.reasonFor\[1\]: expected a permission that "merchant-gateway roles" prints/,
+    /registry\.reasonFor\[2\]: expected a permission/,
+  ]);
   t.end();
 });
 

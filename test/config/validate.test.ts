@@ -370,10 +370,13 @@ t.test('an invalid group is one problem; its options are not also reported as mi
 t.test('an upstream is only an http or https origin', (t) => {
   const good = ['http://a', 'https://a.test:8443', 'http://127.0.0.1:80', 'http://[::1]:7080'];
   const bad = ['a', 'ftp://a', 'http://a/', 'http://a/b', 'http://a?b', 'http://a#b', 'http://u:p@a', 'http://a\\b'];
-  const broken = ['http://a:99999', 'http://[::1', 'http://a b', 'http:a', 'http://', 'HTTP', 'http://a\t'];
+  const broken = ['http://a b', 'http:a', 'http://', 'HTTP', 'http://a\t'];
+  const unparsable = ['http://a:99999', 'http://[::1'];
   const withUrl = (url: string) => ({ text: JSON.stringify({ upstreams: { a: { url } }, routes: [] }) });
   for (const url of good) t.same(problemsOf(withUrl(url)), [], url);
   for (const url of [...bad, ...broken]) t.match(problemsOf(withUrl(url)), [/upstreams\.a\.url: expected/], url);
+  const sentence = 'upstreams.a.url: is not a valid URL; expected one such as http://127.0.0.1:7080';
+  for (const url of unparsable) t.same(problemsOf(withUrl(url)), [`line 1: ${sentence}`], url);
   t.end();
 });
 

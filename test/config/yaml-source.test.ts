@@ -32,13 +32,13 @@ t.test('a variable is replaced by its value or default, or is a problem', (t) =>
     ['${FROM_FILE}', 'postgres://database/registry', []],
     ['${ONLY_LINE_END:-other}', 'other', []],
     ['${MISSING}', '', [/MISSING is not set/]],
-    ['${EMPTY}', '', [/EMPTY is not set/]],
+    ['${EMPTY}', '', [/EMPTY is empty/]],
     ['${toString}', '', [/toString is not set/]],
     ['${MISSING} ${OTHER}', ' ', [/MISSING/, /OTHER/]],
-    ['${}', '${}', [/starts a variable/]],
-    ['${NAME', '${NAME', [/starts a variable/]],
-    ['${1}', '${1}', [/starts a variable/]],
-    ['${NAME-x}', '${NAME-x}', [/starts a variable/]],
+    ['${}', '${}', [/does not begin a complete variable/]],
+    ['${NAME', '${NAME', [/does not begin a complete variable/]],
+    ['${1}', '${1}', [/does not begin a complete variable/]],
+    ['${NAME-x}', '${NAME-x}', [/does not begin a complete variable/]],
   ];
   for (const [source, text, problems] of cases) {
     const result = interpolate(source, env);

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { type BrowserContext, chromium, type Page } from 'playwright-core';
+import { type BrowserContext, chromium, type Page, type Route } from 'playwright-core';
 import type { Test } from 'tap';
 import { killAtEnd, productCommand } from '../product-command.js';
 
@@ -143,14 +143,37 @@ export async function startBrowser(t: Test, origin: string): Promise<Watched> {
   return { context, faults, open: () => context.newPage() };
 }
 
+/** Opens a link that signs a person in, and uses it. */
+export async function enter(page: Page, link: string): Promise<void> {
+  await page.goto(link);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+}
+
+/** Holds the requests of a page to a URL until the returned function is called. Then earlier routes handle them. */
+export async function holdRequests(page: Page, url: string | RegExp): Promise<() => Promise<void>> {
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const handle = async (route: Route): Promise<void> => {
+    await released;
+    await route.fallback();
+  };
+  await page.route(url, handle);
+  return async () => {
+    release();
+    await page.unroute(url, handle);
+  };
+}
+
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
 /** Returns the accessibility problems of a page, by the rules of WCAG 2.2 AA. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
-  await page.evaluate(axe);
   // Code that runs in the page is a text, because Node has no types for it.
+  if (!(await page.evaluate<boolean>('window.axe !== undefined'))) await page.evaluate(axe);
   return page.evaluate<string[]>(`
     axe.run({ runOnly: ${JSON.stringify(rules)} }).then(({ violations }) =>
       violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))

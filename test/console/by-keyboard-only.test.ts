@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
+import { enter, holdRequests, requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
 
 const mostSteps = 120;
 
@@ -30,10 +30,11 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
   const browser = await startBrowser(t, product.origin);
   const page = await browser.open();
   const press = (key: string): Promise<void> => page.keyboard.press(key);
-  await page.goto(product.link);
+  await enter(page, product.link);
   await page.getByRole('heading', { name: 'Merchants' }).waitFor();
 
   await t.test('create a key', async (t) => {
+    await page.locator('th a').first().waitFor();
     await tabTo(t, page, /^ {2}Demo|^ {2}\S.*Merchant|^ {2}\S.*(?:Store|Shop)/);
     await press('Enter');
     await page.getByRole('heading', { name: 'API keys' }).waitFor();
@@ -71,7 +72,13 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
     await tabTo(t, page, /^Revoke by keyboard/);
     await press('Enter');
     await tabTo(t, page, /Revoke key$/);
+    const release = await holdRequests(page, '**/revoke');
     await press('Enter');
+    await page.getByText('Sending…').waitFor();
+    t.equal(await page.evaluate('document.activeElement.tagName'), 'DIALOG', 'the focus stays in the dialog');
+    await press('Escape');
+    await press('Escape');
+    await release();
     await page.getByText(/The change was in force on|No gateway is running/).waitFor();
     await press('Enter');
     await page.getByRole('row', { name: /by keyboard.*Revoked/ }).waitFor();

@@ -25,12 +25,20 @@ export interface Shown<Data> {
   readonly body: { readonly message: string; readonly data: Data & { readonly code?: string } };
 }
 
-/** A registry with its console, whose pages are a few small files. */
-export async function consoleFixture(t: Test, url: string, further: Partial<RegistryOptions> = {}) {
+/**
+ * A registry with its console, whose pages are a few small files.
+ * @param behindProxy the addresses of the proxies in front of the console; null without proxies
+ */
+export async function consoleFixture(
+  t: Test,
+  url: string,
+  further: Partial<RegistryOptions> = {},
+  behindProxy: readonly string[] | null = null,
+) {
   const registry = await registryFixture(t, url, further);
   const directory = t.testdir({ console: { 'index.html': '<!doctype html>', assets: { 'main-1.js': 'void 0' } } });
   const settings = {
-    ...{ origin: () => origin, directory: path.join(directory, 'console'), tls: null, behindProxy: null },
+    ...{ origin: () => origin, directory: path.join(directory, 'console'), tls: null, behindProxy },
     merchantApi: () => ({ liveUrl: 'https://api.example.com/v1', testUrl: null, caFile: null }),
   };
   const { app, console } = createServers({ ...registry.options, ...further, console: settings });

@@ -1,9 +1,9 @@
 import t from 'tap';
-import { accessibilityProblems, requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
+import { accessibilityProblems, enter, requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
 
 t.test(
   'a merchant invites a member, tries a request and restricts addresses',
-  { skip: withoutBrowser, timeout: 240_000 },
+  { skip: withoutBrowser, timeout: 300_000 },
   async (t) => {
     const product = await startProduct(t);
     const browser = await startBrowser(t, product.origin);
@@ -13,7 +13,7 @@ t.test(
     const noProblems = async (where: string): Promise<void> => {
       t.same(await accessibilityProblems(page), [], `accessibility: ${where}`);
     };
-    await page.goto(product.link);
+    await enter(page, product.link);
     await page.getByRole('heading', { name: 'Merchants' }).waitFor();
 
     await t.test('the demo has requests to look at, by day and by hour, and refused ones', async (t) => {
@@ -50,7 +50,7 @@ t.test(
       page.on('request', (request) => sent.push(request.url()));
       await button(/^Search/).click();
       await page.getByLabel('Name, id or address').fill('svc_live_0123');
-      await page.getByText('That looks like a key. It was not sent.').waitFor();
+      await page.getByText('That looks like a key, so it was not sent.').waitFor();
       await page.getByLabel('Name, id or address').fill('Demo');
       await page.getByRole('link', { name: /Demo Merchant/ }).waitFor();
       t.ok(sent.some((url) => url.includes('/search?q=Demo')));
@@ -79,6 +79,7 @@ t.test(
       await button('Add the addresses seen').click();
       await page.getByText('1 address added.').waitFor();
       t.equal(await field.inputValue(), '8.8.4.0/24\n127.0.0.1');
+      t.equal(await page.getByText('Some requests came from further addresses').count(), 0);
       await button('Test with the requests of the last 30 days').click();
       await page.getByText('8.8.4.0/24: 256 addresses').waitFor();
       await page.getByText('127.0.0.1: 127.0.0.1 is not on the public internet').waitFor();
@@ -99,7 +100,7 @@ t.test(
 
       const theirs = await startBrowser(t, product.origin);
       const member = await theirs.open();
-      await member.goto(link);
+      await enter(member, link);
       await member.getByRole('heading', { name: 'API keys' }).waitFor();
       t.equal(await member.getByRole('button', { name: 'Create key' }).count(), 0, 'a viewer creates no key');
       t.equal(await member.getByRole('link', { name: 'Merchants' }).count(), 0);
@@ -113,7 +114,7 @@ t.test(
       await button('Change bea@example.com').click();
       await button('Disable').click();
       await page.getByRole('row', { name: /bea@example\.com.*Disabled/ }).waitFor();
-      await member.getByText('You were signed out').first().waitFor({ timeout: 10_000 });
+      await member.getByText('You were signed out').first().waitFor();
     });
     await t.test('gateways that have not confirmed a revocation are named', async (t) => {
       const { keyId } = await product.ask<{ keyId: string }>('POST', `/merchants/${product.merchantId}/keys`, {
@@ -137,6 +138,124 @@ t.test(
       await noProblems('pending gateways');
       t.equal((await product.ask<{ status: string }>('GET', `/keys/${keyId}`)).status, 'REVOKED');
     });
-    t.same(browser.faults, []);
+
+    await t.test('a page that a list no longer has leads to the last page', async (t) => {
+      // Revoking the last key of a page leaves such a page.
+      await page.goto(`${of}/keys?status=ACTIVE&page=9`);
+      await page.getByRole('row', { name: /first till/ }).waitFor();
+      t.match(page.url(), /\?status=ACTIVE&page=1$/, 'with the same filter');
+    });
+
+    const addresses = page.getByRole('textbox', { name: 'IP addresses' });
+    const save = page.getByRole('button', { name: 'Save', exact: true });
+    const ofMerchant = `**/console/api/merchants/${product.merchantId}`;
+    const stream = '**/console/api/stream';
+
+    await t.test('what is typed while addresses are read or an allowlist is saved is kept', async (t) => {
+      await page.goto(`${of}/allowlists`);
+      await page.getByLabel('Accept requests only from this list').first().check();
+      await button('Test with the requests of the last 30 days').click();
+      await page.getByText(/^Of (\S+) accepted requests in the last 30 days, \1 would have been refused\./).waitFor();
+
+      await page.route(/\/addresses\?/, async (route) => {
+        const number = Number(new URL(route.request().url()).searchParams.get('page') ?? 1);
+        if (number === 1) await addresses.fill('8.8.4.4');
+        const meta = { total_records: 2, current_page: number, total_pages: 2 };
+        const others = number === 1 ? [{ address: null, accepted: 1 }] : [];
+        const data = [{ address: `8.8.8.${number}`, accepted: 1 }, ...others];
+        await route.fulfill({ json: { success: true, message: 'Addresses retrieved', data, meta } });
+      });
+      await button('Add the addresses seen').click();
+      await page.getByText('2 addresses added. Some requests came from further addresses').waitFor();
+      t.equal(await addresses.inputValue(), '8.8.4.4\n8.8.8.1\n8.8.8.2');
+
+      await page.route(ofMerchant, async (route) => {
+        if (route.request().method() !== 'PATCH') return route.fallback();
+        const response = await route.fetch();
+        await addresses.fill('8.8.4.4, 9.9.9.9');
+        await route.fulfill({ response });
+      });
+      await save.first().click();
+      await page.getByText('Saved.', { exact: true }).waitFor();
+      t.equal(await addresses.inputValue(), '8.8.4.4, 9.9.9.9');
+      await page.unroute(ofMerchant);
+    });
+
+    await t.test('both allowlists are saved, one directly after the other', async () => {
+      await page.getByLabel('Accept requests only from this list').last().check();
+      await page.getByRole('textbox', { name: 'Origins' }).fill('shop.example.com');
+      await save.first().click();
+      await save.last().click();
+      await page.getByText('Saved.', { exact: true }).nth(1).waitFor();
+    });
+
+    await t.test('a list that somebody else has changed is shown, and must be confirmed anew', async (t) => {
+      // Without the stream, the page does not learn of the other change.
+      await page.route(stream, (route) => route.fulfill({ status: 503 }));
+      await page.goto(`${of}/allowlists`);
+      await addresses.fill('8.0.0.0/7');
+      await save.first().click();
+      const confirmation = page.getByLabel(/I understand:/);
+      await confirmation.check();
+      await product.ask('PATCH', `/merchants/${product.merchantId}`, { ipAllowlist: ['9.9.9.9'] });
+      await save.first().click();
+      const conflict = page.getByText('Somebody else has changed this in the meantime');
+      await conflict.waitFor();
+      await button('Show the current state').click();
+      await conflict.waitFor({ state: 'detached' });
+      t.equal(await addresses.inputValue(), '9.9.9.9');
+      await addresses.fill('8.0.0.0/7');
+      await save.first().click();
+      await confirmation.waitFor();
+      t.notOk(await confirmation.isChecked());
+
+      // One's own change whose response was lost is no conflict.
+      await page.route(ofMerchant, async (route) => {
+        if (route.request().method() !== 'PATCH') return route.fallback();
+        await route.fetch();
+        await route.fulfill({ status: 200, body: '{' });
+      });
+      await addresses.fill('9.9.9.10');
+      await save.first().click();
+      await page.getByText('We do not know whether your change was made.').waitFor();
+      await page.unroute(ofMerchant);
+      await save.first().click();
+      await page.getByText('Saved.', { exact: true }).waitFor();
+      await page.unroute(stream);
+    });
+
+    await t.test('a person without the permission for the stream does not request it', async (t) => {
+      const other = await browser.open();
+      await other.route('**/console/api/me', async (route) => {
+        const response = await route.fetch();
+        const body = (await response.json()) as { data: { permissions: string[] } };
+        body.data.permissions = body.data.permissions.filter((permission) => permission !== 'events:read');
+        await route.fulfill({ response, json: body });
+      });
+      const requested: string[] = [];
+      other.on('request', (request) => requested.push(new URL(request.url()).pathname));
+      await other.goto(`${of}/keys`);
+      await other.getByRole('row').nth(1).waitFor();
+      t.ok(requested.includes('/console/api/me'));
+      t.notOk(requested.includes('/console/api/stream'));
+      await other.close();
+    });
+
+    await t.test('changes appear again after an outage of the stream', async () => {
+      // Only once, because each refusal doubles the pause before the next attempt.
+      await page.route(stream, (route) => route.fulfill({ status: 503 }), { times: 1 });
+      const refused = page.waitForResponse(stream);
+      await page.goto(`${of}/keys`);
+      await refused;
+      await page.getByRole('row').nth(1).waitFor();
+      await product.ask('POST', `/merchants/${product.merchantId}/keys`, {
+        ...{ environment: 'test', label: 'after the outage' },
+      });
+      await page.getByRole('row', { name: /after the outage/ }).waitFor({ timeout: 40_000 });
+    });
+    t.same(
+      browser.faults.filter((fault) => !/status of (?:409|422|503)/.test(fault)),
+      [],
+    );
   },
 );

@@ -25,6 +25,11 @@ t.test('a typed amount becomes minor units exactly', (t) => {
     ['0.29', 'USD', 29],
     ['1.005', 'KWD', 1_005],
     ['1500', 'JPY', 1_500],
+    // Browsers give these currencies other digits than ISO 4217.
+    ['1500.50', 'PKR', 150_050],
+    ['1500', 'HUF', 150_000],
+    ['1.5', 'IQD', 1_500],
+    ['1', 'CLF', 10_000],
     ['90071992547409.91', 'NGN', Number.MAX_SAFE_INTEGER],
     ['35184372088832.01', 'USD', 3_518_437_208_883_201],
   ] as const)
@@ -45,7 +50,9 @@ t.test('an amount is shown with all of its digits', (t) => {
   t.equal(decimalText(1_500, 'JPY'), '1500');
   t.equal(moneyText(Number.MAX_SAFE_INTEGER, 'NGN').replaceAll(/\D/g, ''), '9007199254740991');
   t.match(moneyText(150_050, 'NGN'), /NGN/);
-  for (const currency of ['NGN', 'JPY', 'KWD'])
+  t.equal(moneyText(150_050, 'PKR').replaceAll(/\D/g, ''), '150050');
+  t.equal(moneyText(1_500, 'IQD').replaceAll(/\D/g, ''), '1500', 'IQD 1.500');
+  for (const currency of ['NGN', 'JPY', 'KWD', 'PKR', 'CLF'])
     for (const minor of [1, 10, 999, 123_456_789]) t.equal(minorUnits(decimalText(minor, currency), currency), minor);
   t.end();
 });

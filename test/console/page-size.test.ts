@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 
@@ -16,5 +16,16 @@ t.test('the pages of the console are small, and each asset has its compressed fi
     .reduce((sum, name) => sum + statSync(path.join(assets, name)).size, statSync('dist/console/index.html.br').size);
   t.comment(`${Math.ceil(bytes / 1000)} kB`);
   t.ok(bytes <= mostKilobytes * 1000, `${bytes} bytes`);
+  t.end();
+});
+
+// While registries of two builds serve one address, the script of the page can be missing.
+t.test('the page says what to do if its script does not load, without an inline style or script', (t) => {
+  const page = readFileSync('dist/console/index.html', 'utf8');
+  t.match(
+    page,
+    /<div id="root"><p class="waiting late">The console has not loaded\. Reload the page [^<]+<\/p><\/div>/,
+  );
+  t.notMatch(page, /<style|style=|<script(?! type="module" src="\/console\/assets\/)/);
   t.end();
 });

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
-import { requestAs, startBrowser, startProduct } from './browser.js';
+import { enter, requestAs, startBrowser, startProduct } from './browser.js';
 
 // Makes the screenshots in docs/images: npm run screenshots.
 
@@ -23,7 +23,7 @@ t.test('screenshots of the console', { timeout: 120_000 }, async (t) => {
   }
   const browser = await startBrowser(t, product.origin);
   const page = await browser.open();
-  await page.goto(product.link);
+  await enter(page, product.link);
   await page.getByRole('heading', { name: 'Merchants' }).waitFor();
   const shoot = async (name: string, at: string, colorScheme: 'light' | 'dark', size: typeof wide | typeof narrow) => {
     await page.emulateMedia({ colorScheme });

@@ -28,6 +28,13 @@ onEachDatabase('a search finds what a name, an id or an address stands for', asy
     }),
   );
   t.same(JSON.parse(await batches.add(text)), { sequence: 1 });
+  const coarse = new UsageBatches({ database, clock: time, addresses: 'network' });
+  const seenLater = [addressCount('203.0.113.7', 2), addressCount('192.0.2.9', 1)];
+  const later = usageBatch({
+    process: 'p-2',
+    keys: [keyUsage(key.keyId, { merchantId: own.id, addresses: seenLater })],
+  });
+  t.same(JSON.parse(await coarse.add(await batchText(later))), { sequence: 1 });
 
   const session = await signIn(person.token);
   const find = async (q: string, by = session): Promise<Found[]> =>
@@ -39,6 +46,8 @@ onEachDatabase('a search finds what a name, an id or an address stands for', asy
   t.same(await find('req-41'), [{ kind: 'refusal', id: 'req-41', name: 'ip_not_allowed', merchantId: own.id }]);
   const address = { kind: 'address', id: '2001:db8::9', name: null, merchantId: own.id };
   t.same(await find('2001:0DB8:0::9'), [address], 'an address in any form');
+  t.same(await find('203.0.113.7'), [{ ...address, id: '203.0.113.0/24' }], 'an address stored as its network');
+  t.match(await find('192.0.2.9'), [{ id: '192.0.2.0/24' }, { id: '192.0.2.9' }], 'stored in both forms');
   t.same(await find('198.51.100.1'), [], 'an address of unknown keys belongs to no merchant');
   t.same(await find('%'), [], 'no character is a wildcard');
   t.same(await find('sam'), [], 'support may not read administrators');
@@ -50,7 +59,7 @@ onEachDatabase('a search finds what a name, an id or an address stands for', asy
   t.match(await find('sam', owner), [{ kind: 'administrator', id: person.id, name: 'sam' }]);
 
   const foreign = await signIn(member.token);
-  for (const q of ['Till', own.id, key.keyId, 'req-41', '192.0.2.9', created?.requestId ?? ''])
+  for (const q of ['Till', own.id, key.keyId, 'req-41', '192.0.2.9', '203.0.113.7', created?.requestId ?? ''])
     t.same(await find(q, foreign), [], `a member of another merchant does not find ${q}`);
   t.match(await find('Other', foreign), [{ kind: 'merchant', id: other.id }]);
 

@@ -1,4 +1,9 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { digestOf } from '../../src/registry/administrators/token-text.js';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { token } from '../registry/registry-fixture.js';
 import { consoleFixture, sessionIn } from './console-fixture.js';
@@ -55,6 +60,68 @@ onEachDatabase(
   },
 );
 
+onEachDatabase('a request of an ended session counts like one with a wrong token', async (t, url) => {
+  const { app, ask, createPerson, signIn, time } = await consoleFixture(t, url);
+  const session = await signIn((await createPerson('ada', ['support'])).token);
+  time.advance(30 * minute);
+  t.equal((await ask('GET', '/console/api/me', { session })).status, 401);
+  const metrics = (await app.inject('/metrics')).body;
+  t.match(metrics, 'registry_requests_total{route="/console/api/me",method="GET",status="401"} 1');
+  t.match(readFileSync('docs/monitoring.md', 'utf8'), /^\| `registry_requests_total` .*an ended session is a 401 \|$/m);
+  const alerts = readFileSync('helm/files/alerts.yaml', 'utf8');
+  t.match(alerts, /alert: RegistryTokenRefused\n(?: {8}.*\n)*? {10}summary: .* no valid token or session\./);
+});
+
+// The link reported success, and ended the session that the browser had, but the new session had ended already.
+onEachDatabase('a link expires with the token that created it', async (t, url) => {
+  const fixture = await consoleFixture(t, url);
+  const { app, ask, call, createLink, createMerchant, createPerson, database, enter, eventsOf, signIn, time } = fixture;
+  const { id } = await createPerson('ada', ['owner']);
+  const { token: other } = await createPerson('bea', ['support']);
+  const body = { name: 'short', administratorId: id, expiresInSeconds: 300 };
+  const short = (await call<{ token: string; expiresAt: string }>('POST', '/tokens', { body })).body.data;
+  const [secret, changed] = [await createLink(short.token), await createLink(short.token)];
+  const session = await signIn(other);
+
+  const { id: merchantId } = await createMerchant();
+  const member = await createPerson('kim', ['merchant-viewer'], merchantId);
+  const authorization = `Bearer ${short.token}`;
+  const at = `/merchants/${merchantId}/members/${member.id}/links`;
+  const invited = await app.inject({ method: 'POST', url: at, headers: { authorization } });
+  t.match([invited.statusCode, invited.json()], [201, { data: { expiresAt: short.expiresAt } }]);
+
+  // This link has a later expiry than its token.
+  const later = database.updateTable('console_links').set({ expires_at: time.now() + 10 * minute });
+  await later.where('digest', '=', digestOf(changed)).execute();
+  time.advance(6 * minute);
+  for (const late of [secret, changed]) t.equal((await enter(late, session)).status, 401);
+  t.equal((await ask('GET', '/console/api/me', { session })).status, 200, 'the session of the browser goes on');
+  t.same(
+    (await eventsOf('sign-in.succeeded')).map(({ actor }) => actor),
+    ['bea'],
+  );
+  t.match(await eventsOf('sign-in.failed'), [
+    { after: { cause: 'expired-link' } },
+    { after: { cause: 'expired-link' } },
+  ]);
+});
+
+// The response to a request that the browser had sent before a new sign-in deleted the cookie of the new session.
+onEachDatabase('a late request of a replaced session keeps the cookie of the new one', async (t, url) => {
+  const { ask, createLink, createPerson, enter, signIn, time } = await consoleFixture(t, url);
+  const { token } = await createPerson('ada', ['support']);
+  const former = await signIn(token);
+  const session = sessionIn(await enter(await createLink(token), former));
+  const late = await ask('GET', '/console/api/me', { session: former });
+  t.equal(late.status, 401);
+  t.equal(late.headers['set-cookie'], undefined);
+  t.equal((await ask('GET', '/console/api/me', { session })).status, 200);
+  time.advance(minute);
+  const later = await ask('GET', '/console/api/me', { session: former });
+  t.equal(later.status, 401);
+  t.match(String(later.headers['set-cookie']), /^__Host-console=;.* Max-Age=0$/);
+});
+
 onEachDatabase('two requests at once use a link once', async (t, url) => {
   const { createPerson, createLink, enter } = await consoleFixture(t, url);
   const { token } = await createPerson('ada', ['support']);
@@ -96,13 +163,35 @@ onEachDatabase('a session ends by idleness, after eight hours, and with its admi
   t.equal(await statusOf(long), 401, 'eight hours are the most');
 
   const disabled = await signIn(token);
+  const unused = await createLink(token);
   await call('PATCH', `/administrators/${id}`, { body: { status: 'DISABLED' } });
   t.equal(await statusOf(disabled), 401);
   await call('PATCH', `/administrators/${id}`, { body: { status: 'ACTIVE' } });
+  t.equal(await statusOf(disabled), 401, 'enabling the administrator revives no session');
+  t.equal((await enter(unused)).status, 401, 'nor a link');
 
   const revoked = await signIn(token);
   await call('POST', `/tokens/${tokenId}/revoke`);
   t.equal(await statusOf(revoked), 401, 'a session ends with the token that created its link');
+});
+
+onEachDatabase('a request for approval ends with the token that opened its session', async (t, url) => {
+  const { ask, call, createMerchant, createPerson, database, signIn, time } = await consoleFixture(t, url);
+  const context = { database, clock: time, random: randomBytes };
+  await applyConfiguredRules(context, { ...noRules, goLive: true }, undefined);
+  const [olu, oma] = [await createPerson('olu', ['operator']), await createPerson('oma', ['operator'])];
+  const { id } = await createMerchant();
+  const session = await signIn(olu.token);
+  const waits = await ask<{ approvalId: string }>('PATCH', `/console/api/merchants/${id}`, {
+    ...{ session, body: { goLive: true } },
+  });
+  t.match([waits.status, waits.body.data.code], [409, 'approval_required']);
+  await call('POST', `/tokens/${olu.tokenId}/revoke`);
+  const headers = { authorization: `Bearer ${oma.token}` };
+  t.match(await call('POST', `/approvals/${waits.body.data.approvalId}/approve`, { headers }), {
+    status: 409,
+    body: { data: { code: 'approval_stale' } },
+  });
 });
 
 onEachDatabase('a person lists and ends their own sessions; an owner those of others', async (t, url) => {
@@ -125,8 +214,10 @@ onEachDatabase('a person lists and ends their own sessions; an owner those of ot
   t.equal((await end(other, secondId)).status, 404, 'a session of somebody else does not exist for a support');
   t.equal((await end(first, secondId)).status, 200);
   t.equal((await ask('GET', '/console/api/me', { session: second })).status, 401);
+  time.advance(1000);
   t.equal((await end(owners, firstId)).status, 200);
-  t.equal((await ask('GET', '/console/api/me', { session: first })).status, 401);
+  const ended = await ask('GET', '/console/api/me', { session: first });
+  t.match(ended, { status: 401, headers: { 'set-cookie': /Max-Age=0$/ } }, 'no new session replaced it');
   t.match(await eventsOf('sign-in.ended'), [
     { actor: 'olu', after: { cause: 'by-other' } },
     { actor: 'ada', after: { cause: 'signed-out' } },

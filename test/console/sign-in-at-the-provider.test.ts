@@ -1,9 +1,13 @@
 import t, { type Test } from 'tap';
+import type { DeviceSignIn, Session } from '../../src/registry/sign-in/schema.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { openIdProvider } from '../registry/openid-provider.js';
 import { consoleFixture, origin, sessionIn, type Shown } from './console-fixture.js';
 
-const rules = [{ claim: 'groups', value: 'ops', roles: ['operator'] }];
+const rules = [
+  { claim: 'groups', value: 'ops', roles: ['operator'] },
+  { claim: 'groups', value: 'heads', roles: ['owner'] },
+];
 const callback = `${origin}/console/sign-in/callback`;
 
 async function fixture(t: Test, url: string) {
@@ -25,7 +29,20 @@ async function fixture(t: Test, url: string) {
     const to = await provider.signIn(String(begun.headers.location), sub, callback);
     return { to, state: stateIn(begun), response: await comeBack(to, stateIn(begun)) };
   };
-  return { ...parts, provider, groups, start, stateIn, comeBack, signInAs };
+  const postHandle = async (path: string, handle: string | null): Promise<Session> => {
+    const headers = { authorization: '' };
+    return (await parts.call<Session>('POST', path, { body: { handle }, headers })).body.data;
+  };
+  /** Signs ada in as `merchant-gateway login` does. */
+  const signInWithDevice = async (): Promise<Session> => {
+    const headers = { authorization: '' };
+    const begun = await parts.call<DeviceSignIn>('POST', '/sign-in/device', { headers });
+    const { handle, userCode } = begun.body.data;
+    await provider.approve(userCode, 'ada');
+    parts.time.advance(5_000);
+    return postHandle('/sign-in/token', handle);
+  };
+  return { ...parts, provider, groups, start, stateIn, comeBack, signInAs, postHandle, signInWithDevice };
 }
 
 onEachDatabase('a person signs in at the OpenID provider, and proves their identity again', async (t, url) => {
@@ -46,12 +63,66 @@ onEachDatabase('a person signs in at the OpenID provider, and proves their ident
   const create = (of: string) =>
     ask('POST', `/console/api/merchants/${id}/keys`, { session: of, body: { environment: 'test' } });
   t.equal((await create(session)).status, 201);
-  time.advance(5 * 60_000 + 2_000);
+  // The proof has the provider's time, which has gone on since the registry's was set.
+  time.advance(Date.now() - time.now() + 5 * 60_000 + 2_000);
   t.equal((await create(session)).status, 403, 'a proof counts for five minutes');
   time.advance(-5 * 60_000 - 2_000);
   const { response: proven } = await signInAs('ada', '?prove=yes', session);
   t.equal((await create(sessionIn(proven))).status, 201);
   t.equal((await ask('GET', '/console/api/me', { session })).status, 401, 'the new session replaces the former one');
+});
+
+onEachDatabase('a session ends with the command-line sign-in that created its link', async (t, url) => {
+  const { ask, call, createLink, createPerson, enter, groups, postHandle, signIn, signInWithDevice, time } =
+    await fixture(t, url);
+  groups.set('ada', ['heads']);
+  await createPerson('sam', ['operator']);
+  const refresh = (handle: string | null) => postHandle('/sign-in/refresh', handle);
+  const statusOf = async (session: string) => (await ask('GET', '/console/api/me', { session })).status;
+  const isLinkValid = async (link: string) => (await enter(link)).status === 200;
+  const createLinkIn = async (session: string): Promise<string> => {
+    const given = { session, body: { administrator: 'sam' } };
+    const { body } = await ask<{ url: string }>('POST', '/console/api/console-links', given);
+    return new URL(body.data.url).hash.slice(1);
+  };
+
+  const first = await signInWithDevice();
+  const session = await signIn(first.token);
+  const second = await refresh(first.handle);
+  t.equal(await statusOf(session), 200, 'a refresh replaces only the token');
+  const [unused, next] = [await createLink(second.token), await createLinkIn(session)];
+  await call('POST', '/sign-in/out', { headers: { authorization: `Bearer ${second.token}` } });
+  t.equal(await statusOf(session), 401, 'the session ends with the sign-in');
+  t.notOk(await isLinkValid(unused), 'and so does an unused link');
+  t.notOk(await isLinkValid(next), 'and a link that the session created');
+  t.same((await call('GET', '/sessions')).body.data, [], 'the list omits the session');
+
+  const stolen = await signInWithDevice();
+  const opened = await signIn((await refresh(stolen.handle)).token);
+  time.advance(20_000);
+  await refresh(stolen.handle);
+  t.equal(await statusOf(opened), 401, 'a replayed handle ends the session too');
+
+  const long = await signInWithDevice();
+  time.advance(12 * 3_600_000 - 5 * 60_000);
+  const { token } = await refresh(long.handle);
+  const [last, late] = [await signIn(token), await createLink(token)];
+  t.equal(await statusOf(last), 200);
+  time.advance(5 * 60_000);
+  t.equal(await statusOf(last), 401, 'the session lasts as long as the sign-in');
+  t.notOk(await isLinkValid(late), 'and so does a link');
+});
+
+t.test('an invitation of a member outlives the command-line sign-in of its creator', async (t) => {
+  const { app, createMerchant, createPerson, enter, groups, signInWithDevice } = await fixture(t, 'sqlite::memory:');
+  groups.set('ada', ['heads']);
+  const { id } = await createMerchant();
+  const mia = await createPerson('mia', ['merchant-admin'], id);
+  const headers = { authorization: `Bearer ${(await signInWithDevice()).token}` };
+  const made = await app.inject({ method: 'POST', url: `/merchants/${id}/members/${mia.id}/links`, headers });
+  await app.inject({ method: 'POST', url: '/sign-in/out', headers });
+  const { url } = made.json<{ data: { url: string } }>().data;
+  t.equal((await enter(new URL(url).hash.slice(1))).status, 200);
 });
 
 t.test('the provider gets a code challenge, a state and a nonce, and no offline access', async (t) => {

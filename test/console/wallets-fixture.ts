@@ -1,26 +1,36 @@
-import type { IncomingHttpHeaders, RequestListener } from 'node:http';
-import http from 'node:http';
-import { once } from 'node:events';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { OperatorsClient } from '../../src/adapters/operators/operators-client.js';
 import type { RegistryOptions } from '../../src/registry/create-registry.js';
+import { OperatorEvents, type Trail } from '../../src/services/operators/operator-events.js';
 import { administratorsWith, newServicesTokenKey, operatorsOf } from '../services/operators-fixture.js';
 import { servicesFixture } from '../services/services-fixture.js';
 import { consoleFixture } from './console-fixture.js';
 
+interface WalletsOptions extends Partial<RegistryOptions> {
+  /** The URL of a server in place of the services. */
+  readonly url?: string;
+  /** How long the registry waits for a response; by default long, because this process may stall. */
+  readonly timeoutMilliseconds?: number;
+  /** The addresses of the proxies in front of the console. */
+  readonly behindProxy?: readonly string[];
+}
+
 /** A console whose registry relays to the operators' API of the services, over loopback. */
 export async function walletsFixture(
   t: Test,
-  { url, ...further }: Partial<RegistryOptions> & { readonly url?: string } = {},
+  { url, timeoutMilliseconds = 60_000, behindProxy, ...further }: WalletsOptions = {},
 ) {
   const servicesTokenKey = await newServicesTokenKey();
   let address = url ?? null;
-  const operatorsApi = new OperatorsClient({ url: () => address, trust: null, timeoutMilliseconds: 2_000 });
+  const operatorsApi = new OperatorsClient({ url: () => address, trust: null, timeoutMilliseconds });
   t.teardown(() => operatorsApi.close());
-  const registry = await consoleFixture(t, 'sqlite::memory:', { servicesTokenKey, operatorsApi, ...further });
+  const options = { servicesTokenKey, operatorsApi, ...further };
+  const registry = await consoleFixture(t, 'sqlite::memory:', options, behindProxy);
   const administrators = await administratorsWith([servicesTokenKey], registry.time);
-  const services = operatorsOf(t, await servicesFixture(t), { administrators });
+  const backing = await servicesFixture(t);
+  const services = operatorsOf(t, backing, { administrators, storesEvents: true });
   /** The headers of the last request that the services received. */
   const received: IncomingHttpHeaders[] = [];
   services.app.addHook('onRequest', (request, _reply, done) => {
@@ -33,18 +43,12 @@ export async function walletsFixture(
   }
   const signInAs = async (name: string, role: string): Promise<string> =>
     registry.signIn((await registry.createPerson(name, [role])).token);
-  return { ...registry, services, received, signInAs };
-}
-
-/** Starts a server that is not the services; returns its URL. */
-export async function otherServer(t: Test, respond: RequestListener): Promise<string> {
-  const server = http.createServer(respond).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const trail: Trail = async (events) => {
+    t.equal((await registry.call('POST', '/events/services', { body: { events } })).status, 200);
+  };
+  /** Sends the stored events of the services to the registry. */
+  const sendEvents = (): Promise<boolean> => new OperatorEvents({ database: backing.database, trail }).send();
+  return { ...registry, services, received, signInAs, sendEvents };
 }
 
 /** An order to move money. */

@@ -3,7 +3,8 @@ import t from 'tap';
 import { noRules } from '../../src/registry/approvals/guard.js';
 import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import { consoleFixture, origin, sessionIn } from './console-fixture.js';
-import { order, otherServer, walletsFixture } from './wallets-fixture.js';
+import { startServer } from '../start-server.js';
+import { order, walletsFixture } from './wallets-fixture.js';
 
 interface Wallet {
   readonly id: string;
@@ -39,6 +40,8 @@ t.test('a treasurer creates, funds and reads a wallet through the console', asyn
     data: [{ amount: 1050, reference: 'deposit-1', reason: 'Deposit' }],
     meta: { total_records: 2, current_page: 2, total_pages: 2, per_page: 1 },
   });
+  const found = await ask('GET', `${at}/entries?reference=deposit-1`, { session });
+  t.match(found.body, { data: [{ reference: 'deposit-1' }], meta: { total_records: 1 } });
 
   await services.open('merchant_b', { currency: 'USD', environment: 'test' });
   const idsOf = async (query: string) =>
@@ -55,6 +58,30 @@ t.test('a treasurer creates, funds and reads a wallet through the console', asyn
       'neither the cookie nor a header of the browser is forwarded',
     );
   t.equal(received.filter(({ 'x-reason': reason }) => reason === 'a%20test').length, 1);
+});
+
+t.test('an event about money has the address of the person, not of the registry', async (t) => {
+  const fixture = await walletsFixture(t, { behindProxy: ['127.0.0.1'] });
+  const { ask, createMerchant, eventsOf, sendEvents, signInAs } = fixture;
+  const { id: merchantId } = await createMerchant();
+  const session = await signInAs('tess', 'treasurer');
+  const headers = { 'x-forwarded-for': '203.0.113.9' };
+  const body = { merchantId, environment: 'live', currency: 'NGN' };
+  const created = await ask<Wallet>('POST', `${api}/wallets`, { session, body, headers });
+  const at = `${api}/wallets/${created.body.data.id}`;
+  t.equal((await ask('POST', `${at}/fund`, { session, body: order, headers })).status, 201);
+  const withdrawal = { ...order, amount: 50, reference: 'withdrawal-1' };
+  t.equal((await ask('POST', `${at}/withdraw`, { session, body: withdrawal, headers })).status, 201);
+  const unreadable = { 'x-forwarded-for': 'unknown' };
+  const next = { ...order, reference: 'deposit-2' };
+  t.equal((await ask('POST', `${at}/fund`, { session, body: next, headers: unreadable })).status, 201);
+  await sendEvents();
+  for (const action of ['wallet.created', 'wallet.withdrawn'])
+    t.match(await eventsOf(action), [{ actor: 'tess', source: '203.0.113.9' }], action);
+  t.match(await eventsOf('wallet.funded'), [
+    { source: null, after: { reference: 'deposit-2' } },
+    { source: '203.0.113.9', after: { reference: 'deposit-1' } },
+  ]);
 });
 
 t.test('problems of the services are shown as they are', async (t) => {
@@ -125,6 +152,7 @@ t.test('a funding above the limit needs the approval of somebody else', async (t
   t.same(await fund(theo, query), [404, 'not_found'], 'only by who requested it');
   t.same(await fund(tess, query), [201, undefined]);
   t.same(await fund(tess, query), [200, undefined], 'once');
+  t.same(await fund(tess), [200, undefined], 'a repeat needs no approval');
 });
 
 t.test('each role has the permissions for wallets that it has elsewhere', async (t) => {
@@ -174,17 +202,20 @@ t.test('a session that is limited to addresses reads wallets: the registry has c
 });
 
 t.test('without a connection the console says what to do, and that money may have moved', async (t) => {
-  const silent = await otherServer(t, () => undefined);
-  for (const [url, problem] of [
-    ['http://127.0.0.1:1', /ECONNREFUSED/],
-    [silent, /timeout/],
+  const silent = await startServer(t, () => undefined);
+  for (const [url, problem, timeoutMilliseconds] of [
+    ['http://127.0.0.1:1', /ECONNREFUSED/, 60_000],
+    [silent, /timeout/, 1_000],
   ] as const) {
-    const { ask, signInAs } = await walletsFixture(t, { url });
+    const { ask, signInAs } = await walletsFixture(t, { url, timeoutMilliseconds });
     const session = await signInAs('tess', 'treasurer');
     const read = await ask('GET', `${api}/wallets`, { session });
     t.match(read, { status: 503, body: { data: { code: 'services_unavailable' } } });
     t.match(read.body.message, problem);
-    t.match(read.body.message, /check that they run, and registry\.console\.services\. Then try again$/);
+    t.match(
+      read.body.message,
+      /check that they run, and that registry\.console\.services is correct\. Then try again$/,
+    );
     const funded = await ask('POST', `${api}/wallets/${someWallet}/fund`, { session, body: order });
     t.match(funded, { status: 503, body: { data: { code: 'services_unavailable' } } });
     t.match(funded.body.message, /may have been moved.*with the same reference, the money moves only once/);
@@ -210,7 +241,7 @@ t.test('a response that is not of the operators’ API is never passed through',
     [503, failure('service_unavailable'), 503, 'services_unavailable'],
   ];
   let next: (typeof responses)[number] = responses[0] ?? [200, '', 0, ''];
-  const url = await otherServer(t, (_request, response) => {
+  const url = await startServer(t, (_request, response) => {
     const [status, body, , , headers = {}] = next;
     response.writeHead(status, { 'set-cookie': 'planted=1', 'x-planted': '1', ...headers }).end(body);
   });

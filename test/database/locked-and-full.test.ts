@@ -85,3 +85,13 @@ t.test('a full disk is reported as the cause despite a failing rollback, and fre
   await Promise.all(writes(database, 'now'));
   t.equal((await names()).length, 4);
 });
+
+t.test('a database file that cannot be opened is reported with a remedy, and not as a failing disk', async (t) => {
+  const { database, names } = await sqliteWithThings(t);
+  const nowhere = `${t.testdirName}/nowhere/other.db`;
+  await t.rejects(sql`attach database ${nowhere} as other`.execute(database), {
+    ...{ name: 'DatabaseError', condition: 'away' },
+    message: /\(SQLITE_CANTOPEN\w*\): one of its files cannot be opened; check that its directory exists, /,
+  });
+  t.same(await names(), ['first']);
+});

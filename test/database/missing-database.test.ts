@@ -24,7 +24,10 @@ for (const part of ['registry', 'services']) {
       const what =
         file === null ? /^The database mg_test_\w+ at \S+ has no tables of the / : `There is no database ${file} `;
       t.match(err, what);
-      t.match(err, `(${part}.database.url): for a new installation, pass --create; otherwise, correct the URL.`);
+      t.match(
+        err,
+        `(${part}.database.url): for a new installation, pass --create (Helm chart: ${part}.createDatabase); otherwise, correct the URL.`,
+      );
       t.notOk(file !== null && existsSync(file), 'nothing was created');
     }
     t.same(await said(...migrate, '--create'), [0, '']);

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import Libsql from 'libsql';
 import t, { type Test } from 'tap';
-import { run } from '../../src/cli/run.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
+import { ran } from '../cli/ran.js';
 
 const owner = { merchant_id: 'm', environment: 'live', created_at: 1 } as const;
 
@@ -16,11 +16,7 @@ async function withServices(t: Test) {
     writeFileSync(file('gateway.yaml'), `services: { database: { url: "${url}" } }\n`);
   };
   configure(`sqlite:${file('services.db')}`);
-  const command = async (...args: string[]) => {
-    const printed = { out: '', err: '' };
-    const io = { out: (text: string) => (printed.out += text), err: (text: string) => (printed.err += text) };
-    return { status: await run(['database', ...args, '--config', file('gateway.yaml')], io), ...printed };
-  };
+  const command = (...args: string[]) => ran('database', ...args, '--config', file('gateway.yaml'));
   const addWallet = (id: string) =>
     database.insertInto('wallets').values({ ...owner, id, currency: 'NGN', balance: 0, is_default: 0 });
   return { addWallet, command, configure, database, file, folder };
@@ -71,6 +67,11 @@ t.test('an invalid backup target is rejected, and no file is replaced or created
   t.match(await command('backup', 'services', '--to', file('b.db')), {
     status: 1,
     err: /There is no database .*absent/,
+  });
+  configure(`sqlite:${folder}`);
+  t.match(await command('backup', 'services', '--to', file('b.db')), {
+    status: 1,
+    err: /is a directory: check the configuration\.\n$/,
   });
   configure(`sqlite:${file('kept.db')}`);
   t.match(await command('backup', 'services', '--to', file('b.db')), {

@@ -2,9 +2,8 @@ import { spawn } from 'node:child_process';
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import https from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -12,6 +11,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, type RedisServer, type Teardown } from '../adapters/redis-server.js';
 import { productCommand } from '../product-command.js';
+import { startServer } from '../start-server.js';
 import { startPart, type Part, type PartName, type PartOptions } from './process.js';
 
 /** Options of the configuration. */
@@ -46,6 +46,8 @@ export interface GatewayProcess extends Part {
   readonly accessLog: string;
   /** Sends a request with a key on a kept connection; resolves with the status. */
   readonly ask: (key: string) => Promise<number>;
+  /** The same, repeated while a busy machine keeps the gateway from reading Redis in time. */
+  readonly decide: (key: string) => Promise<number>;
   /** The same, with the body of the response. */
   readonly get: (key: string) => Promise<{ readonly status: number; readonly body: string }>;
   /** Closes the kept connections. */
@@ -123,6 +125,7 @@ export interface Deployment extends Site {
 }
 
 const readySeconds = 60;
+const decisionSeconds = 60;
 
 /** Starts Redis and an upstream on free loopback ports; the test then starts processes of the product. */
 export async function openSite(t: Teardown, options: DeploymentOptions = {}): Promise<Site> {
@@ -248,16 +251,25 @@ function adminApi(url: string, token: string): Pick<RegistryProcess, 'url' | 'ca
   };
 }
 
-function clientOf({ ports }: Part, agent: https.Agent): Pick<GatewayProcess, 'ask' | 'get' | 'page'> {
+function clientOf({ ports }: Part, agent: https.Agent): Pick<GatewayProcess, 'ask' | 'decide' | 'get' | 'page'> {
   const where = { host: '127.0.0.1', port: ports.https, path: '/v1/transactions', agent };
   const get: GatewayProcess['get'] = async (key) => {
     const request = https.get({ ...where, headers: { 'x-api-key': key } });
-    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
     return { status: response.statusCode ?? 0, body: await text(response) };
   };
+  const ask = async (key: string): Promise<number> => (await get(key)).status;
   return {
     get,
-    ask: async (key) => (await get(key)).status,
+    ask,
+    decide: async (key) => {
+      for (const end = performance.now() + decisionSeconds * 1000; performance.now() < end;) {
+        const status = await ask(key);
+        if (status !== 503) return status;
+        await wait(5);
+      }
+      throw new Error(`the gateway responded only with 503 for ${decisionSeconds} s`);
+    },
     page: async (name) => {
       const response = await fetch(`http://127.0.0.1:${ports.management ?? 0}/${name}`);
       return { status: response.status, body: await response.text() };
@@ -274,18 +286,12 @@ async function untilReady(ask: (key: string) => Promise<number>): Promise<void> 
   }
 }
 
-async function startUpstream(t: Teardown): Promise<string> {
-  const upstream = http.createServer((request, response) => {
+function startUpstream(t: Teardown): Promise<string> {
+  return startServer(t, (request, response) => {
     request.resume();
     response.setHeader('content-type', 'application/json');
     response.end('{"success":true,"message":"OK","data":[]}');
   });
-  await once(upstream.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    upstream.closeAllConnections();
-    upstream.close();
-  });
-  return `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
 }
 
 /** Merges options deeply; the second argument has precedence. */

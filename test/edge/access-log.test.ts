@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
@@ -217,7 +218,7 @@ async function startScene(
   t: Test,
   environment: 'live' | 'test',
   directory = t.testdir(),
-  headersTimeoutSeconds = 1,
+  headersTimeoutSeconds = 3, // a busy machine can take more than a second for a handshake
 ): Promise<Scene> {
   const upstream = await startUpstream(t);
   const answer = upstream.respond;
@@ -237,7 +238,7 @@ async function startScene(
       environment,
       trustedProxies: ['127.0.0.1'],
       limits: { bodyBytes: 1000, headerBytes: 4096, headersTimeoutSeconds },
-      upstreams: { transactions: { url }, customers: { url }, payouts: { url, maxInFlight: 1, timeoutSeconds: 1 } },
+      upstreams: { transactions: { url }, customers: { url }, payouts: { url, maxInFlight: 1, timeoutSeconds: 3 } },
     },
   });
   return { gateway, upstream, log };
@@ -304,6 +305,52 @@ t.test('every outcome of a request writes exactly one line, with its code and th
       await run(['explain', '--config', config, '--line', `${directory}/line`, '--json'], io);
       t.match(out, new RegExp(`"verdict": \\{\\s+"code": "${line.event.code}"`), `${line.event.code} is explained`);
     }
+  }
+});
+
+t.test('the line of a request whose client left says so, also for a payout and an incomplete request', async (t) => {
+  const scene = await startScene(t, 'live');
+  const { gateway, log } = scene;
+  const payout = { method: 'POST', body: '{"amount":1}' };
+  await hangUp(scene, withKey(liveKey, { ...payout, path: '/v1/payouts/silent' }));
+  await until(() => log.lines.length === 1);
+  const incomplete = [
+    requestBytes(withKey(liveKey, { ...payout, path: '/v1/dev/customers/1' })).slice(0, -payout.body.length / 2),
+    'GET /v1/transactions HTTP/1.1\r\nHost: loc',
+  ];
+  for (const bytes of incomplete) {
+    const socket = connect(gateway.https, gateway.ca);
+    socket.on('error', () => undefined);
+    socket.resume().end(bytes);
+    const count = log.lines.length;
+    await until(() => log.lines.length > count);
+  }
+  t.match(
+    log.lines.map(({ event }) => [event.code, event.reason]),
+    [
+      ['client_closed', /^the client disconnected$/],
+      ['client_closed', /^the client disconnected before its request was complete$/],
+      ['malformed_request', /^the client disconnected before its request was complete$/],
+    ],
+  );
+});
+
+t.test('the line of a request that the HTTP parser rejects has its port and the facts about TLS', async (t) => {
+  const gateway = await startTestGateway(t);
+  const tls = { version: '1.3', version_protocol: 'tls', cipher: /^TLS_/ };
+  for (const [isTls, ready] of [
+    [true, 'secureConnect'],
+    [false, 'connect'],
+  ] as const) {
+    gateway.lines.length = 0;
+    const socket = isTls ? connect(gateway.https, gateway.ca) : connect(gateway.http, null);
+    await once(socket, ready);
+    const { localPort: port } = socket;
+    await exchangeBytes(socket, 'garbage\r\n\r\n');
+    const [line = {}] = gateway.lines;
+    t.match(line, { event: { code: 'malformed_request' }, source: { ip: '127.0.0.1', port } });
+    if (isTls) t.match(line, { tls });
+    else t.notOk('tls' in line);
   }
 });
 

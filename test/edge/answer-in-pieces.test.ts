@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
@@ -13,14 +13,21 @@ const post = { method: 'POST', path: '/v1/payouts', headers: [key], body: '{}' }
 const overTls = { trustedProxies: ['127.0.0.1'] };
 const large = 32_000_000;
 
-/** Writes a response in pieces, more than one turn of the event loop apart. */
+/**
+ * Writes a response in pieces, each after the gateway has read the one before. After a stall of the process a timer
+ * fires before the sockets are read, so the time alone does not keep two pieces apart.
+ */
 async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): Promise<void> {
+  const isRead = async (): Promise<void> => {
+    await wait(5);
+    for (let turns = 0; turns < 3; turns += 1) await turn();
+  };
   response.flushHeaders();
   for (const piece of pieces) {
-    await wait(5);
+    await isRead();
     response.write(piece);
   }
-  await wait(5);
+  await isRead();
   response.end();
 }
 
@@ -122,6 +129,32 @@ t.test('backpressure: a service waits while its client reads nothing', hang, asy
     await linesOf(gateway, 1),
     [{ event: { code: 'client_closed' } }],
     'the log reports the client that left during the response',
+  );
+});
+
+// The timeout was judged by the newest request of the connection, whose response had not begun.
+t.test('a service may pause in its response while another request waits behind it', hang, async (t) => {
+  const upstream = await startUpstream(t);
+  upstream.respond = (_request, response) => {
+    if (upstream.seen.length > 1) {
+      response.end('{}');
+      return;
+    }
+    response.setHeader('content-length', 2);
+    response.write('a');
+    setTimeout(() => response.end('b'), 5_000);
+  };
+  const limits = { headersTimeoutSeconds: 2, requestTimeoutSeconds: 2 };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits } });
+  const request = requestBytes({ headers: [key] });
+  const received = await exchangeBytes(
+    connect(gateway.https, gateway.ca),
+    request.replace('Connection: close\r\n', '') + request,
+  );
+  t.match(
+    received,
+    /^HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\nabHTTP\/1\.1 200 OK\r\n[^]*\{\}$/,
+    'both responses are complete',
   );
 });
 

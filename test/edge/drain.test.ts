@@ -1,9 +1,11 @@
 import { once } from 'node:events';
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { stallProcess } from '../stall-process.js';
 import {
   connect,
   exchangeBytes,
+  type GatewaySetup,
   liveKey,
   parseAnswer,
   requestBytes,
@@ -14,9 +16,10 @@ import {
 const request = requestBytes({ headers: [['x-api-key', liveKey]] }).replace('Connection: close\r\n', '');
 
 /** A gateway whose drain delay ends when `closeNow` is called. */
-async function startDraining(t: Parameters<typeof startTestGateway>[0]) {
+async function startDraining(t: Parameters<typeof startTestGateway>[0], setup: GatewaySetup = {}) {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
+    ...setup,
     upstreamUrl: upstream.url,
     config: { limits: { drainTimeoutSeconds: 30 } },
   });
@@ -103,43 +106,109 @@ t.test('a client that connects as the drain closes connections has one second fo
   await drained;
 });
 
-t.test('a response that promised keep-alive is followed by one more request and response', async (t) => {
-  const { upstream, gateway, drain, closeNow } = await startDraining(t);
-  let finish: () => void = () => undefined;
-  const { respond } = upstream;
-  const begun = new Promise<void>((resolve) => {
-    upstream.respond = (_request, response) => {
-      response.writeHead(200, { 'content-length': 4 }).write('ma');
-      finish = () => response.end('de');
-      resolve();
-    };
-  });
-  const kept = connect(gateway.https, gateway.ca);
-  let received = '';
-  kept.on('data', (chunk: Buffer) => (received += chunk.toString()));
-  const ends = async (end: string): Promise<void> => {
-    while (!received.endsWith(end)) {
-      if (kept.closed) throw new Error(`the connection was closed after ${received}`);
-      await Promise.race([once(kept, 'data'), once(kept, 'close')]);
-    }
-  };
-  kept.write(request);
-  await begun;
-  await ends('ma');
-  t.notMatch(received, /connection: close/i);
+// After a stall, Node runs due timers before it reads sockets. `turn` precedes each stall, so that the timers come next.
+t.test('a first request that arrives while the process stalls gets its response', async (t) => {
+  const { gateway, drain, closeNow } = await startDraining(t);
+  const drained = drain();
+  const late = connect(gateway.https, gateway.ca);
+  const secured = once(late, 'secureConnect');
+  await once(late, 'connect');
+  closeNow();
+  await secured;
+  await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
+  await turn();
+  const answer = exchangeBytes(late, request);
+  stallProcess(1_500);
+  t.same(answered(await answer), [200, 'close']);
+  await drained;
+});
+
+t.test('a client that reads slowly gets the whole response during the drain', async (t) => {
+  const size = 16_000_000;
+  const { gateway, drain, closeNow } = await startDraining(t, { publicApi: `"${'a'.repeat(size)}"` });
+  const slow = connect(gateway.https, gateway.ca);
+  slow.write(request.replace('/v1/transactions', '/v1/openapi.json'));
+  await once(slow, 'readable');
   const drained = drain();
   closeNow();
   await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
-  upstream.respond = respond;
+  let bytes = 0;
+  slow.on('data', (chunk: Buffer) => (bytes += chunk.length)).resume();
+  await once(slow, 'close');
+  t.ok(bytes > size, `${bytes} bytes`);
+  await drained;
+  t.match(gateway.lines, [{ event: { code: 'accepted' } }]);
+});
+
+for (const [when, stalls] of [
+  ['', false],
+  [', even if the process stalls', true],
+] as const) {
+  t.test(`a response that promised keep-alive is followed by one more request and response${when}`, async (t) => {
+    const { upstream, gateway, drain, closeNow } = await startDraining(t);
+    let finish: () => void = () => undefined;
+    const { respond } = upstream;
+    const begun = new Promise<void>((resolve) => {
+      upstream.respond = (_request, response) => {
+        response.writeHead(200, { 'content-length': 4 }).write('ma');
+        finish = () => response.end('de');
+        resolve();
+      };
+    });
+    const kept = connect(gateway.https, gateway.ca);
+    let received = '';
+    kept.on('data', (chunk: Buffer) => (received += chunk.toString()));
+    const ends = async (end: string): Promise<void> => {
+      while (!received.endsWith(end)) {
+        if (kept.closed) throw new Error(`the connection was closed after ${received}`);
+        await Promise.race([once(kept, 'data'), once(kept, 'close')]);
+      }
+    };
+    kept.write(request);
+    await begun;
+    await ends('ma');
+    t.notMatch(received, /connection: close/i);
+    const drained = drain();
+    closeNow();
+    await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
+    upstream.respond = respond;
+    finish();
+    await ends('made');
+    await wait(20); // by then, the gateway has recorded the end of its response
+    await turn();
+    const answer = exchangeBytes(kept, request);
+    if (stalls) stallProcess(1_500);
+    t.same(answered(await answer), [200, 'close']);
+    await drained;
+  });
+}
+
+t.test('a pipelined request that is slow gets its response during the drain', async (t) => {
+  const { upstream, gateway, drain, closeNow } = await startDraining(t);
+  let finish: () => void = () => undefined;
+  upstream.respond = (_request, response) => {
+    response.writeHead(200, { 'content-length': 4 }).write('ma');
+    finish = () => response.end('de');
+  };
+  const kept = connect(gateway.https, gateway.ca);
+  let received = '';
+  kept.on('data', (chunk: Buffer) => (received += chunk.toString()));
+  const closed = once(kept, 'close');
+  kept.write(request + request);
+  while (!received.endsWith('ma')) await once(kept, 'data');
+  const drained = drain();
+  closeNow();
+  await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
+  upstream.respond = (_request, response) => void setTimeout(() => response.end('slow'), 1_500);
   finish();
-  await ends('made');
-  t.same(answered(await exchangeBytes(kept, request)), [200, 'close']);
+  await closed;
+  t.match(received, /made[^]*connection: close[^]*slow$/i);
   await drained;
 });
 
 /** Resolves while a port accepts connections; rejects once it refuses them. */
 async function refusedSoon(port: number): Promise<void> {
-  const end = performance.now() + 5_000;
+  const end = performance.now() + 60_000;
   while (performance.now() < end) {
     const socket = connect(port, null);
     await once(socket, 'connect');

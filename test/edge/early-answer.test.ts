@@ -28,9 +28,12 @@ function open(
   return { socket, received: () => received };
 }
 
-/** Waits for less time than any timeout of the gateway; false if the condition was not met. */
+/**
+ * Waits for about five seconds, less than any timeout of the gateway; false if the condition was not met. A pause of
+ * the whole process is one turn, whatever its length.
+ */
 async function soon(comes: () => boolean): Promise<boolean> {
-  for (const end = Date.now() + 5_000; !comes() && Date.now() < end;) await wait(5);
+  for (let turn = 0; !comes() && turn < 1_000; turn += 1) await wait(5);
   return comes();
 }
 
@@ -118,6 +121,7 @@ t.test('a slow upload may continue after its response, within its limits', async
   const uploads = [
     ['chunked', head('Transfer-Encoding: chunked'), `3e8\r\n${'a'.repeat(1_000)}\r\n`, '0\r\n\r\n'],
     ['with a length', head('Content-Length: 100000'), 'a'.repeat(10_000), ''],
+    ['small, on its last request', head('Content-Length: 40000\r\nConnection: close'), 'a'.repeat(4_000), ''],
   ] as const;
   const all = uploads.flatMap(([name, begin, piece, end]) =>
     protocols.map(async (protocol) => {
@@ -169,7 +173,8 @@ t.test('a client that half-closes within a body gets only a registered HTTP stat
       await wait(5);
       socket.end();
       t.ok(await soon(() => socket.destroyed && gateway.lines.length > 0), `${protocol}, ${declared}`);
-      t.notMatch(received(), /499/, `${protocol}, ${declared}`);
+      // The random request id can contain these digits.
+      t.notMatch(received().replaceAll(/^x-request-id: .*$/gim, ''), /499/, `${protocol}, ${declared}`);
       gateway.lines.length = 0;
     }
   }

@@ -14,7 +14,8 @@ import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import type { Pepper } from '../../src/gateway/api-key.js';
-import type { CallerIdentity, GeoIp, SharedRate, TorExits, TraceExport } from '../../src/gateway/ports.js';
+import type { CallerIdentity, Clock, GeoIp, SharedRate, TorExits, TraceExport } from '../../src/gateway/ports.js';
+import type { PublishedKeys } from '../../src/edge/observe/management.js';
 import type { KeyStore } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
@@ -164,9 +165,13 @@ export interface GatewaySetup {
   readonly upstreamUrl?: string;
   readonly pepper?: Pepper;
   readonly identity?: CallerIdentity;
+  /** The public keys of a gateway without an identity. */
+  readonly publishedKeys?: PublishedKeys;
   /** The OpenAPI description that the gateway serves. */
   readonly publicApi?: string;
   readonly accessLog?: LineSink;
+  /** The system clock if missing. */
+  readonly clock?: Clock;
   readonly logSecret?: Buffer;
   readonly traces?: TraceExport;
   readonly usage?: UsagePort;
@@ -208,8 +213,9 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     sharedRate: setup.sharedRate ?? null,
     pepper: setup.pepper ?? null,
     identity: setup.identity ?? null,
+    publishedKeys: setup.publishedKeys ?? null,
     publicApi: setup.publicApi ?? '{}',
-    clock: { now: () => Date.now() },
+    clock: setup.clock ?? { now: () => Date.now() },
     accessLog: setup.accessLog ?? {
       write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
       problem: () => null,

@@ -53,6 +53,41 @@ t.test(
   },
 );
 
+t.test('a client that disconnects within an overlong header line leaves one log line', async (t) => {
+  const gateway = await startTestGateway(t);
+  const reason = 'the connection closed before the end of an overlong line';
+  const parts = ['GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\na: ', 'y'.repeat(60_000)];
+  for (const [port, ca] of [
+    [gateway.https, gateway.ca],
+    [gateway.http, null],
+  ] as const) {
+    for (const leave of ['end', 'destroy'] as const) {
+      gateway.lines.length = 0;
+      const name = `${ca === null ? 'HTTP' : 'HTTPS'}, ${leave}`;
+      const socket = connect(port, ca).on('error', () => undefined);
+      socket.resume();
+      // The line begins in one packet and exceeds the limit in a later one. A TLS record has at most 16 KiB.
+      for (const bytes of parts) {
+        await new Promise((resolve) => socket.write(bytes, resolve));
+        for (let turn = 0; turn < 10; turn += 1) await delay(10); // a pause of the whole process is only one turn
+      }
+      t.equal(gateway.lines.length, 0, `${name}: the line may still end`);
+      if (leave === 'end') socket.end();
+      else socket.destroy();
+      for (let turn = 0; gateway.lines.length === 0 && turn < 500; turn += 1) await delay(5);
+      t.match(
+        gateway.lines,
+        [{ http: { response: { status_code: 431 } }, event: { code: 'headers_too_large', reason } }],
+        name,
+      );
+      t.equal(gateway.lines.length, 1, name);
+      socket.destroy();
+    }
+  }
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, /^gateway_requests_total\{[^}]*code="headers_too_large"[^}]*\} 4$/m);
+});
+
 t.test('connections are limited per address, and unlimited for a trusted proxy', async (t) => {
   const config = { limits: { connectionsPerAddress: 2 } };
   const gateway = await startTestGateway(t, { config });
@@ -182,13 +217,13 @@ t.test('an overloaded gateway refuses at once with 503, and accepts requests aga
   block();
   let answer = await ask(gateway, { headers: [key] });
   while (answer.status === 200) answer = await ask(gateway, { headers: [key] });
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   busy = false;
   t.match(
     { status: answer.status, body: answer.body, retry: answer.header('retry-after') },
     { status: 503, body: '{"success":false,"message":"Service temporarily unavailable","data":null}', retry: '1' },
   );
   t.match(gateway.lines.at(-1), { event: { code: 'overloaded', reason: reasons.overloaded } });
-  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, 'gateway_overloaded 1', 'the management listener responds throughout');
   while ((await ask(gateway, { headers: [key] })).status !== 200) await delay(50);
 });
@@ -262,7 +297,7 @@ t.test('the management listener limits its connections', async (t) => {
   const management = createManagement({
     health: () => ({ problems: [], warnings: [], details: {} }),
     metrics,
-    identity: null,
+    keys: null,
   });
   t.ok(management.server.maxConnections > 0 && management.server.maxConnections <= 1000);
   await management.close();

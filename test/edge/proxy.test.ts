@@ -242,7 +242,7 @@ t.test("an upstream failure is a 502 or 504 in the envelope, without the upstrea
       onConnection(socket);
     });
     const gateway = await startTestGateway(t, {
-      config: { upstreams: { payouts: { url, timeoutSeconds: 1 } } },
+      config: { upstreams: { payouts: { url, timeoutSeconds: status === 504 ? 1 : 60 } } },
     });
     const answer = await ask(gateway, post);
     t.strictSame({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);

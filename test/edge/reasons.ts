@@ -17,7 +17,7 @@ export const reasons = {
   invalid_host: /^expected one Host header, got 0$/,
   invalid_forwarded_for: /^a trusted proxy sent an X-Forwarded-For entry that is not an IP address$/,
   invalid_path:
-    /^the path has characters \(such as %2F, %2E, ; or \/\/\) that may make an upstream split it into other segments$/,
+    /^the path is not UTF-8, or has characters that it may not have, or \(such as %2F, ; or \/\/\) that may make an upstream split it into other segments$/,
   not_found: /^no route has this path$/,
   method_not_allowed: /^TRACE is not proxied$/,
   request_timeout: /^Request timeout$/,
@@ -35,5 +35,5 @@ export const reasons = {
   access_log_unavailable: /^the disk is full$/,
   overloaded: /^the event loop is \d+ ms late$/,
   upstream_busy: /^the upstream has reached maxInFlight \(requests in flight: 1\)$/,
-  upstream_timeout: /^payouts: no data for 1 s$/,
+  upstream_timeout: /^payouts: no data for 3 s$/,
 };

@@ -4,6 +4,8 @@ import t from 'tap';
 import { SignedIdentity } from '../../src/adapters/identity/signed-identity.js';
 import type { SignedIdentityOptions } from '../../src/adapters/identity/signed-identity.js';
 import { readPublicKeys, readSigningKey } from '../../src/adapters/identity/signing-keys.js';
+import { openPublishedKeys } from '../../src/cli/compose/identity.js';
+import { loadConfig } from '../../src/config/load.js';
 import type { Credential } from '../../src/policy/facts.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
@@ -28,7 +30,7 @@ async function identityOf(t: Tap, pair = ed25519(), changes: Partial<SignedIdent
   const clock = { time: Date.now(), now: () => clock.time };
   const signingKeyFile = `${t.testdir({ 'key.pem': privatePem(pair) })}/key.pem`;
   const signingKey = await readSigningKey(signingKeyFile);
-  const publicKeys = await readPublicKeys({ signingKeyFile, publishedKeyFiles: [] });
+  const publicKeys = await readPublicKeys([signingKeyFile]);
   const lifetimeSeconds = 60;
   const options = {
     issuer,
@@ -106,6 +108,27 @@ t.test('without a signing key there is neither an assertion nor a key set', asyn
   t.equal((await fetch(`http://127.0.0.1:${gateway.management}/.well-known/jwks.json`)).status, 404);
 });
 
+t.test('the first key is published before the gateway signs with it', async (t) => {
+  const file = `${t.testdir({ 'key.pem': privatePem(ed25519()) })}/key.pem`;
+  const configOf = (options: string) => loadConfig({ text: `identity: { ${options} }` });
+  const publishedKeys = await openPublishedKeys(configOf(`publishedKeyFiles: [${file}]`));
+  if (publishedKeys === null) throw new Error('no keys');
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, publishedKeys });
+  const { keys } = (await (await fetch(`http://127.0.0.1:${gateway.management}/.well-known/jwks.json`)).json()) as {
+    keys: Record<string, unknown>[];
+  };
+  t.same(
+    keys.map(({ kid }) => kid),
+    [(await readSigningKey(file)).keyId],
+  );
+  t.notOk('d' in (keys[0] ?? {}), 'no private key is published');
+  t.equal((await ask(gateway, { headers: [['x-api-key', liveKey]] })).status, 200);
+  t.notOk(upstream.seen[0]?.headers['x-gateway-assertion']);
+  t.equal(await openPublishedKeys(configOf(`signingKeyFile: ${file}`)), null, 'the signer publishes its own keys');
+  t.equal(await openPublishedKeys(configOf('')), null);
+});
+
 t.test('a request whose assertion cannot be signed is not forwarded', async (t) => {
   const upstream = await startUpstream(t);
   const identity = { assertionFor: () => Promise.reject(new Error('no entropy')), publicKeys: {} };
@@ -169,10 +192,7 @@ t.test('keys rotate with an overlap: one key set verifies assertions of both key
     'next-public.pem': nextPublic,
     'next.pem': privatePem(next),
   });
-  const published = await readPublicKeys({
-    signingKeyFile: `${directory}/old.pem`,
-    publishedKeyFiles: [`${directory}/next-public.pem`, `${directory}/old.pem`],
-  });
+  const published = await readPublicKeys(['old', 'next-public', 'old'].map((name) => `${directory}/${name}.pem`));
   t.equal(published.keys.length, 2, 'each key once');
   const kinds = published.keys.map(({ kty, alg, use }) => ({ kty, alg, use }));
   t.same(kinds, [

@@ -153,11 +153,15 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
     t.match(refused.header('retry-after'), /^3[56]\d\d$/);
     t.equal(refused.header('www-authenticate'), undefined);
   }
-  t.match(gateway.lines.at(-1), {
+  const aggregateOf = (line: Record<string, unknown>) =>
+    (line.gateway as { aggregate?: { count: number; codes: Readonly<Record<string, number>> } }).aggregate;
+  // A shared line can be written at any time.
+  const ownLines = gateway.lines.filter((line) => aggregateOf(line) === undefined);
+  t.match(ownLines.at(-1), {
     ...{ event: { code: 'throttled', reason: reasons.throttled }, http: { response: { status_code: 429 } } },
   });
-  t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the line has the owner of the key');
-  t.equal(gateway.lines.length, 4, 'the other requests share one line');
+  t.match(ownLines.at(-1), { organization: { id: 'm_2' } }, 'the line has the owner of the key');
+  t.equal(ownLines.length, 4, 'the other requests share lines');
   t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
   t.equal((await from('2001:db8:0:7::1', liveKey, 'POST')).status, 403);
   t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'a missing key does not count as a guess');
@@ -166,6 +170,30 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
   t.match(metrics, 'gateway_throttled_sources 1');
   t.match(metrics, 'gateway_requests_total{code="throttled",status="429"');
   t.equal(upstream.seen.length, 1);
+  await gateway.drain();
+  const shared = gateway.lines.flatMap((line) => aggregateOf(line) ?? []);
+  const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
+  t.equal(
+    sum(shared.map(({ count }) => count)),
+    5,
+    'the last guess, three throttled requests, and the one without a key',
+  );
+  t.equal(sum(shared.map(({ codes }) => codes.throttled ?? 0)), 3);
+  t.equal(gateway.lines.length - shared.length, 7, 'each other request has its own line');
+});
+
+t.test('a trusted proxy that names no client is not throttled: everybody behind it shares its address', async (t) => {
+  const gateway = await startTestGateway(t, {
+    config: { trustedProxies: ['127.0.0.1'], throttle: { badKeys: 4, pauseSeconds: 3600, windowSeconds: 3600 } },
+  });
+  const guess = (number: number, headers: readonly (readonly [string, string])[]) =>
+    ask(gateway, { headers: [...headers, ['x-api-key', `svc_live_guess${number}`]] });
+  for (const headers of [[], [['x-forwarded-for', '127.0.0.1']]] as const) {
+    for (let count = 0; count < 6; count += 1) t.equal((await guess(count, headers)).status, 401);
+  }
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, 'gateway_throttled_sources 0');
+  t.equal(gateway.lines.length, 12, 'each request has its own log line');
 });
 
 t.test('the throttle can be switched off', async (t) => {

@@ -199,7 +199,13 @@ t.test('unusable files stop the start with one sentence', async (t) => {
 
 t.test('new files are used from the next handshake on; unusable ones change nothing', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: {
+      listen: { https: { reloadSeconds: 86_400 } }, // a poll could find a new certificate with the former key
+      limits: { headersTimeoutSeconds: 600, requestTimeoutSeconds: 600 }, // for `kept`, whose request comes last
+    },
+  });
   const { certFile, keyFile } = gateway;
   const kept = connect(gateway.https, gateway.ca);
   await once(kept, 'secureConnect');
@@ -257,6 +263,34 @@ t.test('new files are used from the next handshake on; unusable ones change noth
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="replaced"\} 2\n/);
   const answer = parseAnswer(await exchangeBytes(kept, requestBytes({ headers: [key] })));
   t.equal(answer.status, 200, 'a connection opened before the changes is still served');
+});
+
+t.test('an expired certificate that is already in use does not prevent the replacement of other files', async (t) => {
+  const folder = t.testdir({ keys: randomBytes(48) });
+  const [expired, renewed] = await Promise.all([
+    makeCertificate({ names: ['old.example'], notAfter: Date.now() - 1000 }),
+    makeCertificate({ names: ['renewed.example'] }),
+  ]);
+  const ticketKeysFile = path.join(folder, 'keys');
+  const https = {
+    ...(await files(folder, 'one', ecdsa)),
+    certificates: [await files(folder, 'old', expired)],
+    ticketKeysFile,
+    reloadSeconds: 86_400,
+  };
+  const gateway = await startTestGateway(t, { config: { listen: { https } } });
+  await files(folder, 'one', renewed);
+  await gateway.reloadTls();
+  t.same(gateway.certificateChanges.splice(0), [{ result: 'replaced', problem: null }], 'a new certificate');
+  t.equal(await shownBy(gateway.https), 'CN=renewed.example ec');
+  t.match(await readinessOf(gateway), { warnings: [/^the certificate .*old\.crt expired on \d{4}-/] });
+  await writeFile(ticketKeysFile, randomBytes(48));
+  await gateway.reloadTls();
+  t.same(gateway.certificateChanges.splice(0), [{ result: 'replaced', problem: null }], 'new ticket keys');
+  await files(folder, 'one', expired);
+  await gateway.reloadTls();
+  t.match(gateway.certificateChanges, [{ result: 'refused', problem: /one\.crt has expired/ }], 'in a second place');
+  t.equal(await shownBy(gateway.https), 'CN=renewed.example ec');
 });
 
 t.test('a change is detected by polling, also when a symbolic link is swapped as in Kubernetes', async (t) => {
@@ -378,7 +412,7 @@ t.test('client certificates: required, requested or ignored as configured; an in
 
 t.test('a connection that fails its handshake is closed and counted, but not logged', async (t) => {
   const gateway = await startTestGateway(t, {
-    config: { limits: { headersTimeoutSeconds: 1, connections: 3 } },
+    config: { limits: { headersTimeoutSeconds: 3, connections: 3 } },
   });
   const plain = net.connect(gateway.https, '127.0.0.1');
   t.equal(await exchangeBytes(plain, requestBytes({})), '', 'plain HTTP gets no response');

@@ -69,6 +69,8 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   const plain = await ask(gateway, { headers: [...from('198.51.100.9'), ['x-forwarded-proto', 'http']] });
   t.match(plain.body, 'API requests must use HTTPS');
   t.equal(upstream.seen.length, 0);
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, /^gateway_key_lookup_duration_seconds_count\{source="unavailable"\} 0$/m, 'no key was looked up');
 
   world.answers.set(url, content(['198.51.100.9']));
   await exits.tick();

@@ -11,10 +11,11 @@ import type { UpstreamOptions, UpstreamRequest } from '../../src/edge/proxy/upst
 import { Upstream } from '../../src/edge/proxy/upstream.js';
 import { Cancellation } from '../../src/edge/request/exchange.js';
 import { GatewayError } from '../../src/edge/request/errors.js';
+import { stallProcess } from '../stall-process.js';
 import { startBareUpstream, type Teardown } from './harness.js';
 
 // A condition that is never met fails the test after this time.
-const hang = { timeout: 20_000 };
+const hang = { timeout: 60_000 };
 const ok = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 const large = 4_000_000;
 
@@ -302,7 +303,8 @@ t.test(
         if (count === 1) endingAtSecond((first) => first.end())(socket);
       else if (leaves) socket.on('data', () => { cancellation.cancel(gone()); }); // prettier-ignore
       });
-      const upstream = open(t, service.url, { timeoutSeconds: leaves ? 60 : 0.2 });
+      // Long enough that a busy machine gets the first response and the end of the connection in time.
+      const upstream = open(t, service.url, { timeoutSeconds: leaves ? 60 : 4 });
       t.equal(await ask(upstream), 'ok');
       t.equal(await ask(upstream, { cancellation }), leaves ? 'client_closed' : 'upstream_timeout');
       t.equal(upstream.repeated, 1);
@@ -507,6 +509,67 @@ t.test('while a service accepts no connections, clients that come and go leave n
   for (const socket of service.sockets.slice()) socket.destroy();
   const asked = Array.from({ length: maxInFlight + 1 }, () => ask(upstream));
   t.same((await Promise.all(asked)).sort(), ['ok', 'ok', 'ok', 'ok', 'upstream_busy'], 'every permit is free again');
+});
+
+t.test('a response that arrives while the process stalls is not lost to the timeout', hang, async (t) => {
+  const service = await startService(t, (socket) => {
+    socket.on('data', () => {
+      socket.write(ok);
+      stallProcess(3_500); // after a stall, Node runs due timers before it reads the response
+    });
+  });
+  const upstream = open(t, service.url, { timeoutSeconds: 2 });
+  const payout = Buffer.from('{"amount":1250}');
+  t.equal(await ask(upstream, { method: 'POST', body: new PassThrough(), bodyAtHand: () => payout }), 'ok');
+});
+
+t.test('bytes of an upload that arrive while the process stalls restart its timeout', hang, async (t) => {
+  const client = await startService(t, (socket) => socket.write(Buffer.alloc(70_000)));
+  const service = await startService(t, (socket) => {
+    let received = '';
+    socket.once('data', () => {
+      client.sockets[0]?.end('the rest');
+      stallProcess(3_500);
+    });
+    socket.on('data', (bytes) => {
+      received += bytes.toString('latin1');
+      if (received.endsWith('\r\n0\r\n\r\n')) socket.write(ok);
+    });
+  });
+  const upstream = open(t, service.url, { timeoutSeconds: 2 });
+  const body = net.connect(Number(new URL(client.url).port), '127.0.0.1');
+  t.teardown(() => body.destroy());
+  t.equal(await ask(upstream, { method: 'POST', body }), 'ok');
+});
+
+t.test('bytes of an upload that arrive while the process stalls count for its rate', hang, async (t) => {
+  const client = await startService(t, (socket) => socket.write(Buffer.alloc(70_000)));
+  const service = await startService(t, (socket) => {
+    let received = '';
+    socket.on('data', (bytes) => {
+      received += bytes.toString('latin1');
+      if (received.endsWith('\r\n0\r\n\r\n')) socket.write(ok);
+    });
+  });
+  const upstream = open(t, service.url, { minBodyBytesPerSecond: 2_000 });
+  const body = net.connect(Number(new URL(client.url).port), '127.0.0.1');
+  t.teardown(() => body.destroy());
+  const asked = ask(upstream, { method: 'POST', body });
+  await until(() => service.sockets.length === 1);
+  // The rate is measured over five ticks of a timer. A busy machine delays these and the ticks of this one alike.
+  await new Promise<void>((resolve) => {
+    let ticks = 0;
+    const timer = setInterval(() => {
+      ticks += 1;
+      if (ticks < 4) return;
+      clearInterval(timer);
+      resolve();
+    }, 1_000);
+  });
+  await new Promise((resolve) => setImmediate(resolve)); // so that the stall is followed by the timers
+  client.sockets[0]?.end(Buffer.alloc(20_000));
+  stallProcess(1_500);
+  t.equal(await asked, 'ok');
 });
 
 t.test('closing lets a request finish, and cuts it off at the timeout', hang, async (t) => {

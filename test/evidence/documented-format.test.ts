@@ -73,7 +73,7 @@ t.test('the documented limits match the code', async (t) => {
   const { take } = await openWitness(t);
   const isMessage = async (key: string, everySeconds: number): Promise<boolean> => {
     const { problem } = await take(JSON.stringify({ key, everySeconds, submission: 'old 0' }));
-    return problem !== 'expected a JSON object with the fields key, everySeconds and submission';
+    return problem !== 'the message is not a JSON object with valid fields key, everySeconds and submission';
   };
   const list = NoteSigner.inMemory('control.example');
   const listKey = forPurpose(list.key, 'note');

@@ -129,8 +129,12 @@ t.test('the predecessor in a start and the successor in an end are parsed', (t) 
 t.test('an invalid note, key or proof is rejected with a specific message', (t) => {
   const forms: [string, () => unknown, RegExp][] = [
     ['an empty note', () => readCheckpoint('', []), /an empty line and signatures/],
-    ['no signature', () => readCheckpoint('a\n\n', []), /expected a/],
-    ['a long note', () => readCheckpoint('a'.repeat(20_000), []), /at most 16384/],
+    [
+      'no signature',
+      () => readCheckpoint('a\n\n', []),
+      /a line after the empty line of the signed note is not a signature/,
+    ],
+    ['a long note', () => readCheckpoint('a'.repeat(20_000), []), /longer than 16384/],
     [
       'an invalid run',
       () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]),
@@ -139,14 +143,14 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     [
       'an invalid size',
       () => readCheckpoint(sampleNote.replace('\n7\n', '\n07\n'), []),
-      /the number of log lines must be/,
+      /the second line of the checkpoint must be the number of log lines/,
     ],
     ['a short root', () => readCheckpoint(sampleNote.replace(/gMZ8gx/, ''), []), /SHA-256/],
     ['an unknown occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /must be OCCASION TIME/],
     [
       'an additional line',
       () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []),
-      /no line after the public key of the run/,
+      /an unknown line after the public key of the run/,
     ],
     ['a key without its name', () => parseKey('gw+413b88e4'), /such as/],
     [
@@ -159,7 +163,17 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     [
       'a proof without a line',
       () => parseProof('c2sp.org/tlog-proof@v1\nextra AAAA\nindex 0\n\n'),
-      /expected the hash of the previous line, followed by the line/,
+      /must contain the hash of the previous log line and the log line/,
+    ],
+    [
+      'a proof without an index',
+      () => parseProof(`c2sp.org/tlog-proof@v1\nextra ${'A'.repeat(100)}\n\n`),
+      /the third line of the proof must be "index"/,
+    ],
+    [
+      'a proof with too many hashes',
+      () => parseProof(`c2sp.org/tlog-proof@v1\nextra ${'A'.repeat(100)}\nindex 0\n${'A\n'.repeat(64)}\n`),
+      /the proof has more than 63 hashes/,
     ],
   ];
   for (const [what, read, expected] of forms) t.throws(read, { name: 'InvalidNote', message: expected }, what);

@@ -1,6 +1,6 @@
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Teardown } from '../edge/harness.js';
+import { startServer } from '../start-server.js';
 
 /** The behaviours of the service, which a request selects by its `x-answer` header. */
 export const serviceAnswers = {
@@ -17,7 +17,7 @@ export const serviceAnswers = {
     request.resume().once('end', () => request.socket.resetAndDestroy());
   },
   never: (request) => request.socket.destroy(),
-} satisfies Record<string, (request: http.IncomingMessage, response: http.ServerResponse) => unknown>;
+} satisfies Record<string, (request: IncomingMessage, response: ServerResponse) => unknown>;
 
 /** A service that may respond early and records each request as soon as its head has arrived. */
 export interface HastyService {
@@ -28,15 +28,10 @@ export interface HastyService {
 
 export async function startHastyService(t: Teardown): Promise<HastyService> {
   const ids = new Set<string>();
-  const server = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     ids.add(String(request.headers['x-request-id']));
     const how = String(request.headers['x-answer']) as keyof typeof serviceAnswers;
     serviceAnswers[how](request, response);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, ids };
+  return { url, ids };
 }

@@ -11,15 +11,10 @@ export interface Release {
   readonly manifest: string;
 }
 
-/** A cluster with the admin token Secret; runs helm against it. */
+/** A cluster. Its `helm` must succeed, and its `attempt` may fail. */
 export async function cluster(t: Test) {
   const kubernetes = await startKubernetes(t, [...kinds.keys()]);
-  kubernetes.addSecret('merchant-gateway-admin-token');
-  const helm = async (
-    action: 'install' | 'upgrade',
-    recordSecret: object = {},
-    values: object = {},
-  ): Promise<Release> => {
+  const attempt = async (action: 'install' | 'upgrade', recordSecret: object = {}, values: object = {}) => {
     const child = spawn(
       path.resolve('node_modules/.bin/helm'),
       [
@@ -31,8 +26,12 @@ export async function cluster(t: Test) {
     );
     child.stdin.end(JSON.stringify({ secrets: { recordSecret }, ...values }));
     const [out, error] = await Promise.all([text(child.stdout), text(child.stderr)]);
-    t.equal(error.replaceAll(/^W.*\n/gm, ''), '');
+    return { out, error: error.replaceAll(/^W.*\n/gm, '') };
+  };
+  const helm = async (...given: Parameters<typeof attempt>): Promise<Release> => {
+    const { out, error } = await attempt(...given);
+    t.equal(error, '');
     return JSON.parse(out) as Release;
   };
-  return { ...kubernetes, helm };
+  return { ...kubernetes, attempt, helm };
 }

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { parse } from 'yaml';
+import { loadConfig } from '../../src/config/load.js';
 import { manifestsIn, render } from './render.js';
 import type { Manifest } from './render.js';
 
@@ -33,6 +34,21 @@ t.test("an environment's services override those of the chart", (t) => {
   });
   t.same(configOf(manifests, '-live').upstreams, upstreams);
   t.match(configOf(manifests, '-test').upstreams, { payouts: { url: /^http:\/\/release-merchant-gateway-services:/ } });
+  t.end();
+});
+
+t.test('the registry waits for as long as any gateway uses stale records', (t) => {
+  const cache = (maxStaleSeconds: number) => ({ config: { keyStore: { cache: { maxStaleSeconds } } } });
+  const secondsWith = (profile: string, values: object): unknown => {
+    const { keyStore } = configOf(objectsOf(profile, values), '-registry');
+    return (keyStore as { cache: { maxStaleSeconds: number } }).cache.maxStaleSeconds;
+  };
+  t.equal(secondsWith('both-environments', {}), 60, 'as in config');
+  t.equal(secondsWith('both-environments', { environments: { live: { gateway: cache(300) } } }), 300);
+  t.equal(secondsWith('both-environments', { environments: { test: { gateway: cache(10) } } }), 60);
+  t.equal(secondsWith('both-environments', { gateway: cache(90) }), 90);
+  const { keyStore } = loadConfig({ text: '' });
+  t.equal(secondsWith('live-tls', {}), keyStore.cache.maxStaleSeconds, 'the default of the product');
   t.end();
 });
 

@@ -5,12 +5,13 @@ import { manifestsIn, render } from './render.js';
 import type { Manifest } from './render.js';
 import { unsaidSentences } from './sentences.js';
 import { unknownFields } from './unknown-fields.js';
+import { testRefusals } from './verdicts.js';
+import type { Refusals } from './verdicts.js';
 
 const sidecar = { name: 'shipper', image: 'shipper:1' };
 const monitored = { monitoring: { serviceMonitor: { enabled: true } } };
 
-/** Values on top of the profile live-tls, with the expected rejection. */
-const refusals: readonly (readonly [string, RegExp, object])[] = [
+const refusals: Refusals = [
   [
     'root',
     /gateway\.podSecurityContext runs as root \(runAsUser 0\)/,
@@ -172,71 +173,6 @@ const refusals: readonly (readonly [string, RegExp, object])[] = [
     /monitoring\.serviceMonitor is enabled, but networkPolicy\.monitoring lets no pod scrape metrics/,
     monitored,
   ],
-  // Rejected by the schema: a typo at any depth, also in a Kubernetes object.
-  [
-    'a typo in a security context',
-    /securityContext: Additional property readOnlyRootFilesytem/,
-    ofGateway({ securityContext: { readOnlyRootFilesytem: true } }),
-  ],
-  [
-    'a typo deep in a container',
-    /extraContainers\.0\.resources: Additional property limit /,
-    ofRegistry({ extraContainers: [{ ...sidecar, resources: { limit: {} } }] }),
-  ],
-  [
-    'a container without a name',
-    /initContainers\.0: name is required/,
-    ofGateway({ initContainers: [{ image: 'a' }] }),
-  ],
-  [
-    'a user id that is not a number',
-    /runAsUser: Invalid type/,
-    ofGateway({ podSecurityContext: { runAsUser: 'node' } }),
-  ],
-  [
-    'a typo in a volume',
-    /extraVolumes\.0: Additional property emptydir/,
-    ofGateway({ extraVolumes: [{ name: 'a', emptydir: {} }] }),
-  ],
-  [
-    'a typo in a toleration',
-    /tolerations\.0: Additional property efect/,
-    ofGateway({ tolerations: [{ efect: 'NoSchedule' }] }),
-  ],
-  ['a typo in an affinity', /affinity: Additional property podAffinty/, ofGateway({ affinity: { podAffinty: {} } })],
-  ['a typo in a peer', /clients\.0: Additional property ipBlok/, { networkPolicy: { clients: [{ ipBlok: {} }] } }],
-  [
-    'a typo in a probe',
-    /probes\.liveness: Additional property period/,
-    ofGateway({ probes: { liveness: { period: 3 } } }),
-  ],
-  [
-    'a probe with a different handler',
-    /probes\.readiness: Additional property exec/,
-    ofGateway({ probes: { readiness: { exec: { command: ['true'] } } } }),
-  ],
-  [
-    'a node port out of range',
-    /nodePorts\.https: Must be less/,
-    ofGateway({ service: { nodePorts: { https: 70000 } } }),
-  ],
-  ['an unknown alert', /alerts: Additional property GatewayGone/, alerts({ GatewayGone: { for: '1m' } })],
-  [
-    'a threshold for an alert without one',
-    /alerts\.GatewayAway: Additional property threshold/,
-    alerts({ GatewayAway: { threshold: 2 } }),
-  ],
-  ['an invalid threshold', /GatewaySlow\.threshold: Must be greater than 0/, alerts({ GatewaySlow: { threshold: 0 } })],
-  [
-    'a runbook base that is not a URL',
-    /runbookBaseUrl: Does not match/,
-    { monitoring: { runbookBaseUrl: 'git.example/docs' } },
-  ],
-  [
-    'an object without a kind',
-    /extraObjects\.0: kind is required/,
-    { extraObjects: [{ apiVersion: 'v1', metadata: {} }] },
-  ],
 ];
 
 function ofGateway(gateway: object): object {
@@ -247,24 +183,11 @@ function ofRegistry(registry: object): object {
   return { registry };
 }
 
-function alerts(changes: object): object {
-  return { monitoring: { prometheusRule: { enabled: true, alerts: changes } } };
-}
-
 function configMap(name: string): object {
   return { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } };
 }
 
-const said: string[] = [];
-for (const [what, sentence, values] of refusals) {
-  t.test(`rejected: ${what}`, (t) => {
-    const { status, stderr } = render('live-tls', values);
-    said.push(stderr);
-    t.equal(status, 1);
-    t.match(stderr.replaceAll(/\s+/g, ' '), sentence);
-    t.end();
-  });
-}
+const said = testRefusals(refusals);
 
 t.test('each rejection message for such values is tested above', (t) => {
   const { all, unsaid } = unsaidSentences(['_safety-hatches.tpl'], said);
@@ -395,6 +318,31 @@ t.test('hooks, times and probes are overridden by field', (t) => {
     postStart,
     preStop: { exec: { command: ['node', '-e', 'setTimeout(() => {}, 5000)'] } },
   });
+  t.end();
+});
+
+t.test('the startup probe allows for the wait for the first receipt', (t) => {
+  const secondsWith = (accessLog: object): number => {
+    const manifests = valid(t, { environments: { live: { gateway: { config: { accessLog } } } } });
+    const [container] = podOf(manifests, '-live').containers;
+    const { periodSeconds, failureThreshold } = container?.startupProbe as Record<string, number>;
+    return Number(periodSeconds) * Number(failureThreshold);
+  };
+  t.equal(secondsWith({}), 62);
+  t.equal(secondsWith({ checkpoints: { witness: { registerSeconds: 60 } } }), 120);
+  t.equal(secondsWith({ checkpoints: { witness: { registerSeconds: 5 } } }), 66);
+  t.equal(secondsWith({ checkpoints: { witness: { registerSeconds: 0 } } }), 60);
+  t.equal(secondsWith({ checkpoints: null }), 62);
+  t.end();
+});
+
+t.test('a preStop hook of the operator replaces the default, whatever its action', (t) => {
+  for (const preStop of [{ sleep: { seconds: 7 } }, { httpGet: { port: 8080 } }, { exec: { command: ['true'] } }]) {
+    const settings = { lifecycle: { preStop }, terminationGracePeriodSeconds: 90 };
+    const manifests = valid(t, { registry: settings, services: settings }, 'backing-services');
+    for (const name of ['-registry', '-services'])
+      t.same(podOf(manifests, name).containers[0]?.lifecycle, { preStop }, 'Kubernetes accepts only one action');
+  }
   t.end();
 });
 

@@ -1,26 +1,33 @@
-import { once } from 'node:events';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import type { Teardown } from '../adapters/redis-server.js';
+import { startServer } from '../start-server.js';
 import type { Manifest } from './render.js';
 
 interface Stored extends Manifest {
   readonly data?: Readonly<Record<string, string>>;
+  readonly immutable?: boolean;
 }
 
 /**
- * The part of the Kubernetes API that helm needs to install and upgrade a release. Objects are stored; a patch changes
- * nothing.
+ * The part of the Kubernetes API that helm needs to install and upgrade a release, with the ConfigMap that each
+ * namespace has. Objects are stored; a patch changes nothing.
  * @param kinds the known kinds, each as `apiVersion kind`
  */
 export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
-  const objects = new Map<string, Stored>();
+  const rootCa = 'kube-root-ca.crt';
+  const objects = new Map<string, Stored>([
+    [
+      `/api/v1/namespaces/payments/configmaps/${rootCa}`,
+      { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: rootCa } },
+    ],
+  ]);
   const resources = new Map<string, { name: string; kind: string; namespaced: boolean; verbs: string[] }[]>();
   for (const [apiVersion = '', kind = ''] of [...kinds, 'v1 Secret'].map((one) => one.split(' '))) {
     const name = kind.toLowerCase().replace(/y$/, 'ie').replace(/(ss)$/, '$1e') + 's';
     const verbs = ['create', 'get', 'list', 'patch', 'update', 'delete'];
     resources.set(apiVersion, [...(resources.get(apiVersion) ?? []), { name, kind, namespaced: true, verbs }]);
   }
+  let refused: string | null = null;
   const groups = [...resources.keys()].filter((version) => version !== 'v1');
   const groupList = groups.map((groupVersion) => {
     const [name = '', version = ''] = groupVersion.split('/');
@@ -37,12 +44,17 @@ export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
     const found = resources.get(groupVersion);
     return found === undefined ? null : { kind: 'APIResourceList', groupVersion, resources: found };
   };
-  const answer = async (request: http.IncomingMessage): Promise<[status: number, body: object]> => {
+  const answer = async (request: IncomingMessage): Promise<[status: number, body: object]> => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://kubernetes');
     const found = discovered(pathname) ?? objects.get(pathname);
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = (): Stored => JSON.parse(Buffer.concat(chunks).toString()) as Stored;
+    if (request.method === 'POST' && refused !== null && pathname.endsWith(`/${refused}`)) {
+      refused = null;
+      const status = { kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'Forbidden', code: 403 };
+      return [403, { ...status, message: 'a policy forbids this object' }];
+    }
     if (request.method === 'POST' || request.method === 'PUT') {
       const object = body();
       objects.set(request.method === 'POST' ? `${pathname}/${object.metadata.name}` : pathname, object);
@@ -64,23 +76,21 @@ export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
     });
     return [200, { kind: 'SecretList', apiVersion: 'v1', metadata: {}, items }];
   };
-  const server = http.createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     void answer(request).then(([status, body]) => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     });
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const nameOf = (name: string): string => `/api/v1/namespaces/payments/secrets/${name}`;
   return {
     url,
-    addSecret: (name: string): void => {
-      const metadata = { name, namespace: 'payments' };
-      objects.set(nameOf(name), { apiVersion: 'v1', kind: 'Secret', metadata, data: { token: 'eA==' } });
+    annotateSecret: (name: string, annotations: Record<string, string>): void => {
+      const found = objects.get(nameOf(name));
+      if (found !== undefined) objects.set(nameOf(name), { ...found, metadata: { ...found.metadata, annotations } });
+    },
+    /** Refuses the next new object of a resource, such as `poddisruptionbudgets`. */
+    refuseNext: (resource: string): void => {
+      refused = resource;
     },
     secret: (name: string): Stored | undefined => objects.get(nameOf(name)),
   };

@@ -41,6 +41,15 @@ t.test('the commands in the notes create a merchant that may use its first key i
   t.end();
 });
 
+t.test('the notes have no commands for the shared token if the registry does not accept it', (t) => {
+  const secrets = { operatorsToken: { existingSecret: 'token' } };
+  const text = notesOf('backing-services', { config: { registry: { bootstrap: 'off' } }, secrets });
+  t.notMatch(text, /-registry -- node|^ +mg /m);
+  t.match(text, /^ +merchant-gateway tokens create --administrator adm_… --name trail$/m);
+  t.match(text, /^3\. Create the wallet of the merchant/m);
+  t.end();
+});
+
 t.test('the notes wait for exactly the deployed parts, and warn only about those', (t) => {
   const waitedFor = (text: string): string[] =>
     [...text.matchAll(/rollout status deployment\/release-merchant-gateway-(\S+)/g)].map(([, part = '']) => part);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
 import { parseAllDocuments } from 'yaml';
@@ -62,6 +63,27 @@ t.test('a new installation signs access logs, uses the registry as witness, and 
   t.same(['instance-key', 'witness-key'].map(keyOf), keys);
 });
 
+t.test('a generated Secret is immutable, and the runbook replaces it by another one', async (t) => {
+  const { helm, secret, valueOf } = await clusterWithSecret(t);
+  await helm('install');
+  const value = valueOf();
+  const page = readFileSync('docs/operations.md', 'utf8');
+  for (const [option, name, heading] of [
+    ['recordSecret', 'record-secret', 'The secret of records'],
+    ['instanceKey', 'instance-key', 'The instance key'],
+    ['witnessKey', 'witness-key', 'The key of receipts'],
+  ] as const) {
+    t.equal(secret(`release-merchant-gateway-${name}`)?.immutable, true, name);
+    const section = page.split(/^##+ /m).find((one) => one.startsWith(`${heading}\n`)) ?? '';
+    t.match(section, `secrets.${option}.existingSecret: ${name}-`, heading);
+    t.match(section, `create secret generic ${name}-`, heading);
+  }
+  const { manifest } = await helm('upgrade', { existingSecret: 'record-secret-1' });
+  t.match(manifest, 'secretName: record-secret-1');
+  t.notMatch(manifest, `secretName: ${made}`);
+  t.equal(valueOf(), value, 'the former one is kept');
+});
+
 t.test('an upgrade of a release without a record secret adds none', async (t) => {
   const { helm, valueOf } = await clusterWithSecret(t);
   t.match((await helm('install', { create: false })).info.notes, 'WARNING: records in Redis are not sealed');
@@ -69,6 +91,26 @@ t.test('an upgrade of a release without a record secret adds none', async (t) =>
   t.equal(valueOf(), undefined);
   await helm('upgrade', { create: true });
   t.ok(valueOf(), 'unless it is requested');
+});
+
+t.test('the upgrade after an installation that failed early generates what the installation would have', async (t) => {
+  const { attempt, helm, refuseNext, secret, valueOf } = await clusterWithSecret(t);
+  refuseNext('poddisruptionbudgets');
+  t.match((await attempt('install')).error, 'a policy forbids this object');
+  t.equal(valueOf(), undefined, 'Helm creates Secrets later');
+  const { info, manifest } = await helm('upgrade');
+  t.match(manifest, mounted);
+  t.notMatch(info.notes, 'records in Redis are not sealed');
+  t.equal(Buffer.from(valueOf() ?? '', 'base64').length, 64);
+  for (const key of ['instance-key', 'witness-key']) t.ok(secret(`release-merchant-gateway-${key}`), key);
+});
+
+t.test('secrets and certificate are generated also without a token of administrators in the cluster', async (t) => {
+  const { helm, secret, valueOf } = await clusterWithSecret(t);
+  const values = { config: { registry: { bootstrap: 'off' } }, secrets: { adminToken: { existingSecret: '' } } };
+  t.match((await helm('install', {}, values)).manifest, mounted);
+  t.ok(valueOf());
+  t.ok(secret('release-merchant-gateway-registry-tls'));
 });
 
 t.test('an installation without a registry or with an existing secret generates none', async (t) => {
@@ -105,7 +147,7 @@ t.test('rendering without a cluster generates no secret', (t) => {
 t.test('a database is created only for a new part, never by an upgrade', async (t) => {
   const { helm } = await clusterWithSecret(t);
   const startsOf = ({ manifest }: Release): string[] =>
-    manifestsIn({ stdout: manifest, stderr: '', status: 0 }).flatMap(({ kind, ...rest }) => {
+    manifestsIn({ stdout: manifest }).flatMap(({ kind, ...rest }) => {
       const args = (rest as { spec?: { template?: { spec?: { containers?: { args?: string[] }[] } } } }).spec;
       const [container] = args?.template?.spec?.containers ?? [];
       return kind === 'Deployment' ? [container?.args?.filter((arg) => !arg.startsWith('/')).join(' ') ?? ''] : [];
@@ -123,4 +165,9 @@ t.test('a database is created only for a new part, never by an upgrade', async (
     ['gateway --config', 'registry --config', 'services --config --create'],
     'a part added by an upgrade',
   );
+  // Otherwise a part whose first pod never started would get no database.
+  const again = { ...before, registry: { enabled: true, createDatabase: true } };
+  t.same(startsOf(await helm('upgrade', {}, again)), ['gateway --config', 'registry --config --create'], 'on request');
+  const never = { ...before, registry: { enabled: true, createDatabase: false } };
+  t.same(startsOf(await helm('upgrade', {}, never)), ['gateway --config', 'registry --config']);
 });

@@ -51,7 +51,7 @@ export function render(profile: string, values: object = {}, options: readonly s
 }
 
 /** The objects in helm's output. */
-export function manifestsIn({ stdout }: Rendered): Manifest[] {
+export function manifestsIn({ stdout }: Pick<Rendered, 'stdout'>): Manifest[] {
   return parseAllDocuments(stdout)
     .map((document) => document.toJS() as Manifest | null)
     .filter((manifest) => manifest !== null);

@@ -17,7 +17,7 @@ const values = {
 
 /** The object of a kind with this end of its name. */
 function objectIn(manifest: string, kind: string, end: string): Manifest {
-  const all = manifestsIn({ stdout: manifest, stderr: '', status: 0 });
+  const all = manifestsIn({ stdout: manifest });
   const found = all.find((one) => one.kind === kind && one.metadata.name.endsWith(end));
   if (found === undefined) throw new Error(`no ${kind} ${end}`);
   return found;
@@ -67,6 +67,27 @@ t.test('an upgrade with the token of the services generates the key of services 
   t.notMatch(pods('services'), privateKey, 'the pods of the services do not have the private key');
   t.match(pods('registry'), privateKey);
   for (const part of ['live', 'registry']) t.notMatch(pods(part), 'servicesTrailToken');
+});
+
+t.test('the services restart with a new CA of the registry, because they read it only at start', async (t) => {
+  const { annotateSecret, helm } = await cluster(t);
+  const renewAt = (one: object): string => /"merchant-gateway\/renew-at":"(\d+)"/.exec(JSON.stringify(one))?.[1] ?? '';
+  const upgraded = async (): Promise<object> => {
+    const { manifest } = await helm('upgrade', {}, values);
+    const { spec } = objectIn(manifest, 'Deployment', '-services') as unknown as { spec: { template: object } };
+    t.equal(renewAt(spec.template), renewAt(objectIn(manifest, 'Secret', '-registry-tls')));
+    t.equal(renewAt(objectIn(manifest, 'Deployment', '-live')), '', 'the gateways do not have the CA');
+    return spec.template;
+  };
+  const renewSecretAt = (time: string): void => {
+    annotateSecret('release-merchant-gateway-registry-tls', { 'merchant-gateway/renew-at': time });
+  };
+  await helm('install', {}, values);
+  renewSecretAt('4000000000');
+  const before = await upgraded();
+  t.same(await upgraded(), before, 'while the CA stays, they do not restart');
+  renewSecretAt('1700000000');
+  t.notSame(await upgraded(), before);
 });
 
 t.test('without the cluster, and for a registry in another release, Secrets of the operator are used', (t) => {

@@ -15,6 +15,10 @@ const options: ts.CompilerOptions = {
   moduleResolution: ts.ModuleResolutionKind.Bundler,
 };
 
+// The declarations are the same for all manifests, so each of their files is parsed once.
+const declarations = new Map<string, ts.SourceFile>();
+let previous: ts.Program | undefined;
+
 /**
  * Finds fields unknown to Kubernetes' schemas, and values of a wrong type. The manifests are compiled as literals of
  * their kinds' TypeScript interfaces, so that the compiler reports every excess field at any depth.
@@ -31,15 +35,16 @@ export function unknownFields(manifests: readonly Manifest[]): string[] {
   const fileExists = host.fileExists.bind(host);
   const getSourceFile = host.getSourceFile.bind(host);
   host.fileExists = (name) => name === virtualFile || fileExists(name);
-  host.getSourceFile = (name, ...rest) =>
-    name === virtualFile
-      ? ts.createSourceFile(name, source, ts.ScriptTarget.ES2022, true)
-      : getSourceFile(name, ...rest);
-  return ts
-    .getPreEmitDiagnostics(ts.createProgram([virtualFile], options, host))
-    .map(({ file, start, messageText }) => {
-      const line = file === undefined ? -1 : file.getLineAndCharacterOfPosition(start ?? 0).line;
-      const { kind, metadata } = manifests[line] ?? { kind: '?', metadata: { name: '?' } };
-      return `${kind} ${metadata.name}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
-    });
+  host.getSourceFile = (name, ...rest) => {
+    if (name === virtualFile) return ts.createSourceFile(name, source, ts.ScriptTarget.ES2022, true);
+    const file = declarations.get(name) ?? getSourceFile(name, ...rest);
+    if (file !== undefined) declarations.set(name, file);
+    return file;
+  };
+  previous = ts.createProgram([virtualFile], options, host, previous);
+  return ts.getPreEmitDiagnostics(previous).map(({ file, start, messageText }) => {
+    const line = file === undefined ? -1 : file.getLineAndCharacterOfPosition(start ?? 0).line;
+    const { kind, metadata } = manifests[line] ?? { kind: '?', metadata: { name: '?' } };
+    return `${kind} ${metadata.name}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
+  });
 }

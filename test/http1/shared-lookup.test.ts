@@ -79,7 +79,7 @@ t.test('the connections to an upstream share their look-ups', async (t) => {
   }) as unknown as typeof dns.lookup;
   const origin = new URL('http://silent.example');
   const pool = new ConnectionPool({
-    ...{ origin, connectMilliseconds: 1_000, maxConnections: 10, ca: null },
+    ...{ origin, connectMilliseconds: 60_000, maxConnections: 10, ca: null },
     ...{ boundIdle: 10, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
   });
   t.teardown(() => {

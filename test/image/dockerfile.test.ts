@@ -51,6 +51,8 @@ t.test('the image runs without a shell, as an unprivileged user, and labels its 
   t.same(JSON.parse(textsOf('ENTRYPOINT', lastStage)[0] ?? ''), ['node', '/app/dist/cli/main.js']);
   const [, options = ''] = /NODE_OPTIONS="([^"]+)"/.exec(textsOf('ENV', lastStage).join(' ')) ?? [];
   t.equal(options, '--max-semi-space-size=8 --v8-pool-size=1');
+  const documented = readFileSync('docs/operations.md', 'utf8').match(/[^"`]*--use-largepages=\w+/g) ?? [];
+  t.same(documented, [`${options} --use-largepages=silent`], 'a value with another option repeats those of the image');
   const { status } = spawnSync(process.execPath, ['-e', ''], { env: { NODE_OPTIONS: options } });
   t.equal(status, 0, "Node accepts the image's NODE_OPTIONS");
   t.match(

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { Verdict } from '../../src/audit/chain-check.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
@@ -26,8 +27,14 @@ const log = file('access.log');
 
 const upstream = await startUpstream(t);
 const answer = upstream.respond;
+/** Sends the responses to the requests for `/held`. */
+const held: (() => void)[] = [];
 upstream.respond = (request, response, body) => {
-  if (request.url?.endsWith('/silent') !== true) answer(request, response, body);
+  if (request.url?.endsWith('/held') === true)
+    held.push(() => {
+      answer(request, response, body);
+    });
+  else if (request.url?.endsWith('/silent') !== true) answer(request, response, body);
 };
 writeFileSync(
   file('config.yaml'),
@@ -52,7 +59,8 @@ async function startGatewayProcess() {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   killAtEnd(t, child);
-  const exited = once(child, 'exit') as Promise<[number | null, string | null]>;
+  // Unlike `exit`, `close` comes after the last output.
+  const exited = once(child, 'close') as Promise<[number | null, string | null]>;
   let told = '';
   child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
   await until(() => told.includes('accepts requests') || child.exitCode !== null);
@@ -132,3 +140,41 @@ t.test(
     t.notOk((await verify([files[0] ?? '', log])).intact, 'a removed file is detected');
   },
 );
+
+/** Starts a gateway with a request in flight. */
+async function startWithRequest() {
+  held.length = 0;
+  const process = await startGatewayProcess();
+  const response = ask(process.gateway, { path: '/v1/transactions/held', headers: [['x-api-key', liveKey]] });
+  await until(() => held.length === 1);
+  return { ...process, response };
+}
+
+t.test('an uncaught error during the drain fails the exit code, but no request', async (t) => {
+  const { child, exited, response, told } = await startWithRequest();
+  child.kill('SIGTERM');
+  await until(() => told().includes('draining'));
+  child.kill('SIGWINCH');
+  await until(() => told().includes('unforeseen'));
+  // After a second, another signal would force the end. An error is no signal.
+  await wait(1_100);
+  child.kill('SIGWINCH');
+  await until(() => told().split('unforeseen').length > 4);
+  held[0]?.();
+  t.equal((await response).status, 200);
+  t.same(await exited, [1, null]);
+  t.notMatch(told(), /forced exit/);
+});
+
+t.test('a first signal during the drain after an uncaught error cuts off no request', async (t) => {
+  const { child, exited, response, told } = await startWithRequest();
+  child.kill('SIGWINCH');
+  await until(() => told().includes('draining'));
+  await wait(1_100);
+  child.kill('SIGTERM');
+  await wait(200);
+  held[0]?.();
+  t.equal((await response).status, 200);
+  t.same(await exited, [1, null]);
+  t.notMatch(told(), /forced exit/);
+});

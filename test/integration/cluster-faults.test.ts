@@ -10,14 +10,17 @@ import { restartWith, takeSnapshot, type DataServer } from '../truth/stores.js';
 /** Injects a fault into a Cluster master, given an old snapshot of it; resolves once the cause is removed. */
 type Fault = (master: DataServer, scene: Scene, copy: string) => Promise<unknown>;
 
-/** The master that stores the record of a key. */
-const ownerOf = async ({ key }: TestKey, { deployment }: Scene): Promise<DataServer> => {
-  const masters = await deployment.store.masters();
+/** The master that stores the record of a key. On a busy machine that master can be late, so one look is not enough. */
+const ownerOf = async ({ key }: TestKey, scene: Scene): Promise<DataServer> => {
   const name = `mg:key:${lookupIdOf(key, null)}`;
-  const found = await Promise.all(masters.map(({ client }) => client.exists(name).catch(() => 0)));
-  const owner = masters[found.indexOf(1)];
-  if (owner === undefined) throw new Error('no master has the key');
-  return owner;
+  let owner: DataServer | null = null;
+  await scene.until(async () => {
+    const masters = await scene.deployment.store.masters();
+    const found = await Promise.all(masters.map(({ client }) => client.exists(name).catch(() => 0)));
+    owner = masters[found.indexOf(1)] ?? null;
+    return owner !== null;
+  }, 'a master has the key');
+  return owner as unknown as DataServer;
 };
 
 const replicaOf = async ({ client }: DataServer, { deployment }: Scene): Promise<DataServer> => {

@@ -33,7 +33,7 @@ t.test(
       killAtEnd(t, child);
       let told = '';
       child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-      const giveUp = setTimeout(() => child.kill('SIGKILL'), 20_000);
+      const giveUp = setTimeout(() => child.kill('SIGKILL'), 120_000);
       t.same(await once(child, 'close'), [1, null], told);
       clearTimeout(giveUp);
       t.match(
@@ -54,7 +54,7 @@ t.test('a reload signal during the start does not end the process', async (t) =>
   const child = spawn(...productCommand(['gateway', '--config', file('pipe')]), { stdio: 'pipe' });
   killAtEnd(t, child);
   const ended = once(child, 'close');
-  const giveUp = setTimeout(() => child.kill('SIGKILL'), 20_000);
+  const giveUp = setTimeout(() => child.kill('SIGKILL'), 120_000);
   let told = '';
   const started = new Promise<string>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {

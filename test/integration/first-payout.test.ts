@@ -32,10 +32,11 @@ t.test("the runbook's commands on one machine lead to a paid payout", async (t) 
   const ports: number[] = [];
   while (ports.length < documented.length + 4) ports.push(await freePort());
   let pasted = onOneMachine.replace('npm ci && ', '');
-  for (const [index, port] of documented.entries()) {
-    t.match(pasted, String(port));
-    pasted = pasted.replaceAll(String(port), String(ports[index]));
-  }
+  for (const port of documented) t.match(pasted, String(port));
+  // In one pass, because a free port can contain a documented one.
+  pasted = pasted.replaceAll(new RegExp(documented.join('|'), 'g'), (port) =>
+    String(ports[documented.indexOf(Number(port))]),
+  );
   // Ports for the listeners that the configuration leaves at their defaults.
   const [plain, registry, services, operators] = ports.slice(documented.length);
   pasted = pasted

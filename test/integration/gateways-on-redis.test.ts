@@ -14,11 +14,18 @@ interface Gateway extends Part {
   readonly instanceId: string;
   /** Sends a request on a keep-alive connection; resolves with the status. */
   ask(): Promise<number>;
+  /** The same, repeated while a busy machine keeps the gateway from reading Redis in time. */
+  decide(): Promise<number>;
 }
 
 t.test('gateway processes share records and drop cached records together', { skip: withoutRedis }, async (t) => {
   const { redis, startGateway } = await openSite(t, {
-    ...{ throttles: true, settings: { keyStore: { cache: { maxStaleSeconds: 3 } } } },
+    throttles: true,
+    settings: {
+      keyStore: { cache: { maxStaleSeconds: 3 } },
+      // While one gateway is slow, the others reject the revoked key more often than a source may send a bad key.
+      throttle: { badKeys: 1_000_000, totalBadKeys: 10_000_000 },
+    },
   });
   const write = async (values: Readonly<Record<string, unknown>>) => {
     for (const [name, value] of Object.entries(values)) await redis.client.set(name, JSON.stringify(value));
@@ -43,7 +50,7 @@ t.test('gateway processes share records and drop cached records together', { ski
       instanceId = [...(await acknowledgements()).keys()].find((id) => !before.has(id));
       await wait(10);
     }
-    return { ...gateway, instanceId, ask: () => gateway.ask(liveKey) };
+    return { ...gateway, instanceId, ask: () => gateway.ask(liveKey), decide: () => gateway.decide(liveKey) };
   }
 
   /**
@@ -77,10 +84,12 @@ t.test('gateway processes share records and drop cached records together', { ski
       const wrong: string[] = [];
       for (let count = 0; count < 60; count += 1) {
         await change('REVOKED', gateways);
-        const answers = await Promise.all(gateways.flatMap((gateway) => [gateway.ask(), gateway.ask(), gateway.ask()]));
+        const answers = await Promise.all(
+          gateways.flatMap((gateway) => [gateway.decide(), gateway.decide(), gateway.decide()]),
+        );
         if (answers.some((status) => status !== 401)) wrong.push(`revocation ${count}: ${answers.join(' ')}`);
         await change('ACTIVE', gateways);
-        const again = await Promise.all(gateways.map((gateway) => gateway.ask()));
+        const again = await Promise.all(gateways.map((gateway) => gateway.decide()));
         if (again.some((status) => status !== 200)) wrong.push(`activation ${count}: ${again.join(' ')}`);
       }
       running = false;
@@ -96,7 +105,7 @@ t.test('gateway processes share records and drop cached records together', { ski
     const others = gateways.slice(1);
     for (const stoppedFor of [0, 700, 2_200]) {
       await change('ACTIVE', gateways);
-      t.equal(await first.ask(), 200);
+      t.equal(await first.decide(), 200);
       first.child.kill('SIGSTOP');
       await change('REVOKED', others);
       t.ok(
@@ -109,38 +118,42 @@ t.test('gateway processes share records and drop cached records together', { ski
       const early = await waiting;
       if (stoppedFor > 1_500) t.ok([401, 503].includes(early), `its first response is ${early}`);
       while (((await acknowledgements()).get(first.instanceId) ?? 0) < revision) await wait(5);
-      t.equal(await first.ask(), 401, 'it rejects the key once it has acknowledged the revocation');
+      t.equal(await first.decide(), 401, 'it rejects the key once it has acknowledged the revocation');
     }
     await change('ACTIVE', gateways);
   });
 
   await t.test('a Redis outage causes 503, never 401, and requests succeed after the outage', async (t) => {
-    for (const gateway of gateways) t.equal(await gateway.ask(), 200);
-    await redis.kill();
     const seen = new Set<number>();
-    const stale = new Set<Gateway>();
-    while (stale.size < gateways.length) {
-      for (const gateway of gateways) {
-        const status = await gateway.ask();
-        seen.add(status);
-        if (status === 503) stale.add(gateway);
-      }
-      await wait(5);
-    }
-    for (let count = 0; count < 100; count += 1) for (const gateway of gateways) seen.add(await gateway.ask());
-    t.same([...seen].toSorted(), [200, 503], 'cached records are used until they are stale; then the response is 503');
-    await redis.restart();
-    for (const gateway of gateways) t.equal(await gateway.ask(), 503, 'an empty store causes 503');
-    // Within a generation no record may go back to an earlier revision.
-    await write({ ...records, [keyName]: { ...keyRecord, revision }, 'mg:revision': revision });
-    for (const gateway of gateways) {
-      let status = 503;
-      while (status === 503) {
+    const startOutage = async (): Promise<void> => {
+      for (const gateway of gateways) t.equal(await gateway.decide(), 200);
+      await redis.kill();
+      const stale = new Set<Gateway>();
+      while (stale.size < gateways.length) {
+        for (const gateway of gateways) {
+          const status = await gateway.ask();
+          seen.add(status);
+          if (status === 503) stale.add(gateway);
+        }
         await wait(5);
-        status = await gateway.ask();
       }
-      t.equal(status, 200);
+      for (let count = 0; count < 100; count += 1) for (const gateway of gateways) seen.add(await gateway.ask());
+    };
+    const endOutage = async (): Promise<void> => {
+      await redis.restart();
+      for (const gateway of gateways) t.equal(await gateway.ask(), 503, 'an empty store causes 503');
+      // Within a generation no record may go back to an earlier revision.
+      await write({ ...records, [keyName]: { ...keyRecord, revision }, 'mg:revision': revision });
+      for (const gateway of gateways) t.equal(await gateway.decide(), 200);
+    };
+    await startOutage();
+    // If a busy machine pauses for three seconds, all records are stale before the first request.
+    for (let outage = 1; outage < 3 && !seen.has(200); outage += 1) {
+      await endOutage();
+      await startOutage();
     }
+    t.same([...seen].toSorted(), [200, 503], 'cached records are used until they are stale; then the response is 503');
+    await endOutage();
   });
 
   await t.test('a gateway that stops is no longer waited for', async (t) => {

@@ -6,6 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { BalanceCheck } from '../../src/services/ledger/balance-check.js';
 import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
+import { ran } from '../cli/ran.js';
 import { ownPostgresAlone, startOwnPostgres } from '../database/own-postgres.js';
 import { productCommand } from '../product-command.js';
 import { operatorsToken } from '../services/operators-fixture.js';
@@ -177,32 +178,30 @@ t.test(
       else throw new Error(`payout: ${status} ${JSON.stringify(data)}`);
     }
 
-    /** Runs the command line, kills it after a random time, and repeats it with the reference that it printed. */
+    /** Waits until one of the services processes has started; returns the URL of its operators' API. */
+    async function startedOperatorsUrl(): Promise<string> {
+      for (;;) {
+        const { operatorsUrl } = services[below(services.length)] ?? never();
+        if (operatorsUrl !== null) return operatorsUrl;
+        await wait(retryMilliseconds);
+      }
+    }
+
+    /**
+     * Runs the command line and kills it after a random time. Then repeats it with the reference that it printed, in
+     * this process, because a process needs a second of CPU time.
+     */
     async function command(number: number): Promise<void> {
       const walletId = wallets[below(wallets.length)] ?? never();
       const amount = 1 + below(2000);
       const reference = `operation-${number}`;
       for (let attempt = 0; ; attempt += 1) {
-        const { operatorsUrl } = services[below(services.length)] ?? never();
-        const order = [
-          'wallets',
-          'fund',
-          walletId,
-          '--amount',
-          String(amount),
-          '--currency',
-          'NGN',
-          '--environment',
-          'live',
+        const line = [
+          ...['wallets', 'fund', walletId, '--amount', String(amount), '--currency', 'NGN', '--environment', 'live'],
+          ...['--reason', 'Soak', '--reference', reference, '--token-file', tokenFile, '--actor', 'soak'],
+          ...['--services', await startedOperatorsUrl()],
         ];
-        const named = ['--reason', 'Soak', '--reference', reference, '--token-file', tokenFile, '--actor', 'soak'];
-        const child = spawn(
-          ...productCommand([...order, ...named, '--services', operatorsUrl ?? 'http://127.0.0.1:9']),
-          { stdio: 'ignore' },
-        );
-        const killer = attempt === 0 ? setTimeout(() => child.kill('SIGKILL'), 200 + below(1000)) : undefined;
-        const [status] = (await once(child, 'exit')) as [number | null];
-        clearTimeout(killer);
+        const status = attempt === 0 ? await killed(line) : (await ran(...line)).status;
         figures.commands += 1;
         if (status === 0) break;
         await wait(retryMilliseconds);
@@ -287,6 +286,15 @@ t.test(
 
 function atOperators(path: string): (one: ServicesProcess) => string | null {
   return ({ operatorsUrl }) => operatorsUrl && `${operatorsUrl}${path}`;
+}
+
+/** Runs a command line as a process, and kills it after a random time; returns the status if it ended before. */
+async function killed(line: readonly string[]): Promise<number | null> {
+  const child = spawn(...productCommand(line), { stdio: 'ignore' });
+  const killer = setTimeout(() => child.kill('SIGKILL'), 200 + below(1000));
+  const [status] = (await once(child, 'exit')) as [number | null];
+  clearTimeout(killer);
+  return status;
 }
 
 function never(): never {

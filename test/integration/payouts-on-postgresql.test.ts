@@ -59,8 +59,9 @@ t.test(
     t.teardown(() => database.destroy());
     const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-    const gateway = await startTestGateway(t, { config: { upstreams } });
-    // On a busy machine so many simultaneous TLS handshakes may take longer than undici's ten seconds.
+    // On a busy machine so many simultaneous TLS handshakes may take longer than the ten seconds of gateway and undici.
+    const limits = { headersTimeoutSeconds: 600, requestTimeoutSeconds: 600 };
+    const gateway = await startTestGateway(t, { config: { upstreams, limits } });
     const connect = { ca: gateway.ca, timeout: 0 };
     const agent = new Agent({ connect, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
     t.teardown(() => agent.destroy());

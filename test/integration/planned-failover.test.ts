@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { withoutRedis } from '../adapters/redis-server.js';
+import { withoutRedis, type RedisServer } from '../adapters/redis-server.js';
 import { Scene, statusesOf } from '../truth/scene.js';
 
 const options = {
@@ -13,20 +13,66 @@ const options = {
   dist: path.resolve('dist'),
 } as const;
 
+const betweenProbesMilliseconds = 50;
+const longestPauseMilliseconds = 500;
+const mostRounds = 3;
+const keysOfRound = 6_000;
+
+/** Makes another server the master. On a busy machine a sentinel can give a failover up, so it is asked again. */
+async function failOver(scene: Scene): Promise<void> {
+  const { store } = scene.deployment;
+  const [former] = await scene.masters();
+  let asked = -Infinity;
+  await scene.until(async () => {
+    const [master, ...others] = await store.masters();
+    if (master !== undefined && others.length === 0 && master.name !== former?.name) return true;
+    if (others.length === 0 && performance.now() - asked > 8_000) {
+      asked = performance.now();
+      // Refused with INPROG while the former attempt lasts.
+      await store.sentinels[0]?.client.call('SENTINEL', 'FAILOVER', 'mymaster').catch(() => undefined);
+    }
+    return false;
+  }, 'another server is the master');
+  await store.settled();
+}
+
+/** The longest pause of each server, in milliseconds. */
+type Pauses = ReadonlyMap<RedisServer, number>;
+
+/**
+ * Measures for each server of Redis the longest time in which it did not reply. A pause of this process counts too.
+ * @returns a function that ends the measurement
+ */
+function watchPauses(servers: readonly RedisServer[]): () => Promise<Pauses> {
+  const state = { isRunning: true };
+  const probes = servers.map(async (server): Promise<[RedisServer, number]> => {
+    let longest = 0;
+    let replied = performance.now();
+    while (state.isRunning) {
+      const isAlive = await server.client.ping().then(
+        () => true,
+        () => false,
+      );
+      longest = Math.max(longest, performance.now() - replied);
+      if (isAlive) replied = performance.now();
+      await wait(betweenProbesMilliseconds);
+    }
+    return [server, longest];
+  });
+  return async () => {
+    state.isRunning = false;
+    return new Map(await Promise.all(probes));
+  };
+}
+
 t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) => {
   const scene = await Scene.start(t, options);
-  const { store, gateways } = scene.deployment;
+  const { gateways, store } = scene.deployment;
   const key = await scene.createKey();
   await scene.enrolled();
   for (const round of [1, 2]) {
-    const [before] = await store.masters();
     const watches = gateways.map((gateway) => scene.watch(gateway, key));
-    await store.sentinels[0]?.client.call('SENTINEL', 'FAILOVER', 'mymaster');
-    await scene.until(async () => {
-      const [master, ...others] = await store.masters();
-      return master !== undefined && others.length === 0 && master.name !== before?.name;
-    }, 'another server is the master');
-    await store.settled();
+    await failOver(scene);
     await wait(1_000);
     await Promise.all(watches.map((watch) => watch.stop()));
     for (const watch of watches) {
@@ -34,39 +80,51 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
     }
     const revoked = await scene.createKey();
     await scene.revokeInForce(revoked);
-    for (const gateway of gateways) t.equal((await scene.ask(gateway, revoked)).status, 401);
+    for (const gateway of gateways) t.equal(await scene.decide(gateway, revoked), 401);
   }
-});
 
-// A request got 503 if its look-up was in flight when the connections were reopened, or if the new master was not judged
-// within half a second.
-t.test('a planned failover fails no request with a key that is not cached', { skip: withoutRedis }, async (t) => {
-  const scene = await Scene.start(t, options);
-  const { store, gateways } = scene.deployment;
-  const keys = await scene.importKeys(6_000);
-  await scene.enrolled();
-  const [former] = await store.masters();
-  const watches = gateways.map((gateway, index) => {
-    return scene.watchEach(
-      gateway,
-      keys.filter((_, number) => number % gateways.length === index),
-      5,
-    );
+  // A request got 503 if its look-up was in flight when the connections were reopened, or if the new master was not
+  // judged within half a second.
+  await t.test('nor one with a key that is not cached', async (t) => {
+    const failOverOnce = async (round: number) => {
+      const keys = await scene.importKeys(keysOfRound, (round - 1) * keysOfRound);
+      await scene.enrolled();
+      const endWatch = watchPauses([...store.data, ...store.sentinels]);
+      const watches = gateways.map((gateway, index) => {
+        return scene.watchEach(
+          gateway,
+          keys.filter((_, number) => number % gateways.length === index),
+          5,
+        );
+      });
+      await wait(500);
+      const [former] = await scene.masters();
+      await failOver(scene);
+      await wait(1_000);
+      await Promise.all(watches.map((watch) => watch.stop()));
+      const pauses = await endWatch();
+      const [master] = await scene.masters();
+      const ofMaster = Math.max(...[former, master].map((one) => (one === undefined ? 0 : (pauses.get(one) ?? 0))));
+      const [, ofTwoSentinels = 0] = store.sentinels
+        .map((sentinel) => pauses.get(sentinel) ?? 0)
+        .toSorted((one, other) => other - one);
+      const [first, second] = [ofMaster, ofTwoSentinels].map(Math.round);
+      t.comment(`round ${round}: a master paused for up to ${first} ms, two sentinels for up to ${second} ms`);
+      return { watches, isUndisturbed: Math.max(ofMaster, ofTwoSentinels) <= longestPauseMilliseconds };
+    };
+    // While the former or new master, or two sentinels, are paused, 503 is correct, so a failed round with a pause is repeated.
+    let { watches, isUndisturbed } = await failOverOnce(1);
+    const isFailed = (): boolean => watches.some((watch) => statusesOf(watch).join() !== '200');
+    for (let round = 2; round <= mostRounds && !isUndisturbed && isFailed(); round += 1) {
+      t.comment(`round ${round - 1} is repeated: ${watches.map((watch) => statusesOf(watch).join()).join('; ')}`);
+      ({ watches, isUndisturbed } = await failOverOnce(round));
+    }
+    for (const watch of watches) {
+      t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
+      const times = watch.seen.map(({ sent, answered }) => answered - sent);
+      t.comment(`the slowest took ${Math.round(Math.max(...times))} ms`);
+      const others = watch.seen.filter(({ status }) => status !== 200);
+      if (others.length > 0) t.comment(`${others.length} others`);
+    }
   });
-  await wait(500);
-  await store.sentinels[0]?.client.call('SENTINEL', 'FAILOVER', 'mymaster');
-  await scene.until(async () => {
-    const masters = await store.masters();
-    return masters.length === 1 && masters[0]?.name !== former?.name;
-  }, 'another server is the master');
-  await store.settled();
-  await wait(1_000);
-  await Promise.all(watches.map((watch) => watch.stop()));
-  for (const watch of watches) {
-    t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
-    const times = watch.seen.map(({ sent, answered }) => answered - sent);
-    t.comment(`the slowest took ${Math.round(Math.max(...times))} ms`);
-    const others = watch.seen.filter(({ status }) => status !== 200);
-    if (others.length > 0) t.comment(`${others.length} others`);
-  }
 });

@@ -8,6 +8,8 @@ import { killAtEnd, newInstallation, productCommand } from '../product-command.j
 import { version } from '../../src/cli/version.js';
 
 const closed = '{ host: 127.0.0.1, port: 0 }';
+/** A guard against a hang. */
+const longestMilliseconds = 60_000;
 
 /** Starts a server. `says` waits until its log contains a text, and returns the log. */
 async function start(t: Test, command: string, directory: string, options: string) {
@@ -20,12 +22,12 @@ async function start(t: Test, command: string, directory: string, options: strin
   const ended = once(child, 'close');
   let told = '';
   child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-  const says = (what: RegExp, withinMilliseconds = 60_000): Promise<string> =>
+  const says = (what: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
       const fail = (): void => {
         reject(new Error(told));
       };
-      const timer = setTimeout(fail, withinMilliseconds);
+      const timer = setTimeout(fail, longestMilliseconds);
       const look = (): void => {
         if (!what.test(told)) return;
         clearTimeout(timer);
@@ -77,11 +79,18 @@ services:
   { listen: ${closed}, database: { url: "sqlite:services.db" }, operators: { listen: ${tls}, tokenFile: token } }
 `,
     );
-    const next = await makeCertificate();
-    await writeFile(path.join(directory, 'cert'), next.cert);
-    await writeFile(path.join(directory, 'key'), next.key);
-    child.kill('SIGHUP');
-    await says(/the new certificate is in use/, 5_000);
+    // The files are also checked every ten seconds. Such checks alone would find a second or third change that late.
+    const times: number[] = [];
+    for (let changes = 1; changes <= 3; changes += 1) {
+      const next = await makeCertificate();
+      await writeFile(path.join(directory, 'cert'), next.cert);
+      await writeFile(path.join(directory, 'key'), next.key);
+      const changedAt = performance.now();
+      child.kill('SIGHUP');
+      await says(new RegExp(`(?:the new certificate is in use[^]*){${changes}}`));
+      times.push(performance.now() - changedAt);
+    }
+    t.ok(Math.min(...times.slice(1)) < 5_000, `${times.join(', ')} ms`);
     child.kill('SIGUSR2');
     await says(/SIGUSR2 has no effect on this process; .*SIGHUP reloads only a changed certificate/);
     t.notMatch(await says(/./), 'SIGHUP has no effect');

@@ -10,6 +10,7 @@ import t, { type Test } from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
 import { freePort, startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { until } from '../alerts/rig.js';
 import { createPostgresDatabase, onServer, postgresAlone } from '../database/each-database.js';
 import { printedBlocks } from '../printed-commands.js';
 import { addWallet } from '../services/services-fixture.js';
@@ -20,9 +21,9 @@ t.jobs = 3;
 const document = 'docs/operations.md';
 const blocks = printedBlocks(document);
 const has = (...names: string[]): boolean => names.every((name) => spawnSync(name, ['--version']).error === undefined);
-const tools = has('curl', 'openssl', 'tar')
+const tools = has('bash', 'curl', 'openssl', 'tar')
   ? withoutRedis
-  : 'curl, openssl or tar is missing: THE RESTORE DRILL IS NOT TESTED';
+  : 'bash, curl, openssl or tar is missing: THE RESTORE DRILL IS NOT TESTED';
 const client = has('psql', 'pg_dump', 'pg_restore')
   ? postgresAlone.skip
   : 'no PostgreSQL client: THE RESTORE DRILL IS NOT TESTED ON PostgreSQL';
@@ -67,7 +68,7 @@ async function emptyMachine(t: Test) {
     });
     t.same([...named], Object.keys(values), 'the first block sets exactly the known values');
     const script = `${setting}\n${commands}`;
-    const { stdout } = await promisify(execFile)('sh', ['-euc', script], { cwd, env, timeout: 200_000 });
+    const { stdout } = await promisify(execFile)('bash', ['-euc', script], { cwd, env, timeout: 200_000 });
     return stdout;
   }
   const processes: ChildProcess[] = [];
@@ -79,6 +80,17 @@ async function emptyMachine(t: Test) {
     }
   }
   t.teardown(() => stop('SIGKILL'));
+  /** Stops a part from running during an action, so that it responds to no request. */
+  async function frozen(part: string, action: () => Promise<unknown>): Promise<void> {
+    const found = processes.filter(({ spawnargs }) => spawnargs.join(' ').includes(`main.js ${part} `));
+    t.equal(found.length, 1, `one process of the ${part}`);
+    for (const one of found) one.kill('SIGSTOP');
+    try {
+      await action();
+    } finally {
+      for (const one of found) one.kill('SIGCONT');
+    }
+  }
   /** Starts the parts, each from its own line of the document. */
   function start(only = ''): void {
     for (const line of printed('5. Restore', /^and the services no longer know/).split('\n')) {
@@ -88,7 +100,8 @@ async function emptyMachine(t: Test) {
       processes.push(child);
     }
   }
-  return { cwd, file: (...names: string[]) => path.join(cwd, ...names), ports, redis, shell, start, stop, values };
+  const file = (...names: string[]): string => path.join(cwd, ...names);
+  return { cwd, file, frozen, ports, redis, shell, start, stop, values };
 }
 
 type Machine = Awaited<ReturnType<typeof emptyMachine>>;
@@ -179,6 +192,21 @@ node dist/cli/main.js merchants create --name Drill --status ACTIVE --go-live --
   await database.destroy();
 }
 
+/** Requests a payout from a given wallet, and one whose client disconnects before the services respond. */
+async function addOtherPayouts(t: Test, { file, frozen, shell }: Machine): Promise<void> {
+  const made = await shell(`
+WALLET=$(ask kept dev/wallets | node -p 'JSON.parse(fs.readFileSync(0)).data[0].id')
+curl --silent --show-error --fail --cacert var/tls.cert.pem --header @drill/kept --header 'idempotency-key: from-a-wallet' \
+  --json '{"walletId":"'"$WALLET"'","amount":100,"destinationBankCode":"058","destinationAccountNumber":"0123456789","destinationAccountName":"Amina"}' \
+  "$API/dev/payouts"`);
+  t.match(made, '"message":"Payout created"', 'a payout from a given wallet');
+  const isLogged = (): boolean => readFileSync(file('var/access.log'), 'utf8').includes('"code":"client_closed"');
+  await frozen('services', async () => {
+    await shell('curl() { command curl --max-time 5 "$@"; }\npay for-a-client-that-left 2>/dev/null || true');
+    await until('the log has the client that left', isLogged);
+  });
+}
+
 /**
  * Runs the printed drill up to its last step.
  * @returns the output of the last step
@@ -191,10 +219,14 @@ async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'Po
   await addMerchant(machine, urls);
   t.match(await shell(printed('2. Make what will be looked for')), /"status":"successful"/);
   const before = contents(file('var'));
+  const backedUp = Date.now();
   // Inserts a payout between the two backups, before the last line.
   await shell(printed('3. Back up', new RegExp(`^${kind}`)).replace(/\n(?=.*$)/, '\npay between-the-databases\n'));
+  const began = Date.parse(readFileSync(file('backup/began'), 'utf8').trim());
+  t.ok(began < backedUp - 30_000, 'the search begins earlier than the backup, for the payouts in flight');
   await shell(printed('3. Back up', /^Secrets and configuration/));
   await shell(printed('4. Make what the backup lacks', /^$/));
+  await addOtherPayouts(t, machine);
   await stop();
   await shell(printed('4. Make what the backup lacks', /^Stop all parts/));
 
@@ -233,11 +265,23 @@ for (const { kind, title, skip } of drilled) {
     t.match(seen, '"message":"Invalid API Key"', 'the response to a key created after the backup');
     t.match(
       seen,
-      'changes may be lost: no record of gateways or Redis shows whether they are',
+      'changes may be lost: Redis and the gateways have no records that could show it',
       'output of `restores list`',
     );
     t.match(seen, '\nNo records.\n', 'output of `restores held`');
-    t.equal(seen.match(/ POST +\/v1\/payouts/g)?.length, 2, 'the payouts that are missing from the books');
+    const began = Date.parse(readFileSync(file('backup/began'), 'utf8').trim()) + 60_000;
+    const requests = [...seen.matchAll(/^(\S+) +\d+ +(\w+) .* (POST +\/v1\/(?:dev\/)?payouts)/gm)];
+    const missing = requests
+      .filter(([, at = '']) => Date.parse(at) >= began)
+      .map(([, , ...request]) => request.join(' '));
+    t.same(
+      missing.toSorted(),
+      [
+        ...['accepted POST /v1/dev/payouts', 'accepted POST /v1/payouts', 'accepted POST /v1/payouts'],
+        'client_closed POST /v1/payouts',
+      ],
+      'the payouts that are missing from the books',
+    );
 
     for (const name of readdirSync(file('backup'))) t.equal(statSync(file('backup', name)).mode & 0o077, 0, name);
     t.equal(statSync(file('backup-of-secrets/secrets.cms')).mode & 0o077, 0);
@@ -250,7 +294,16 @@ for (const { kind, title, skip } of drilled) {
       'the restored access log secret verifies the earlier lines',
     );
     await changedArchive(t, machine);
+    await incompleteArchive(t, machine);
   });
+}
+
+/** If files cannot be read, the step that archives the secrets fails. */
+async function incompleteArchive(t: Test, { cwd, file, shell }: Machine): Promise<void> {
+  await mkdir(file('bin'));
+  await writeFile(file('bin/tar'), '#!/bin/sh\necho incomplete\nexit 2\n', { mode: 0o755 });
+  const block = printed('3. Back up', /^Secrets and configuration/);
+  await t.rejects(shell(`PATH="${cwd}/bin:$PATH"\n${block}`), 'an incomplete archive is an error');
 }
 
 /** A modified archive is not unpacked. */
@@ -266,7 +319,7 @@ async function changedArchive(t: Test, { file, shell }: Machine): Promise<void> 
 
 t.test('the registry alone is restored in place as printed (SQLite)', { skip: skip.sqlite }, async (t) => {
   const machine = await emptyMachine(t);
-  const { file, shell, start, stop } = machine;
+  const { file, ports, shell, start, stop } = machine;
   const urls = { registry: `sqlite:${file('var/registry.db')}`, services: `sqlite:${file('var/services.db')}` };
   await install(machine, urls);
   start();
@@ -277,9 +330,18 @@ t.test('the registry alone is restored in place as printed (SQLite)', { skip: sk
   await stop();
   await shell(printed('The registry alone, in place', /^SQLite/));
   start('registry');
-  const held = `until node dist/cli/main.js restores held --config "$CONFIG" 2>/dev/null | grep key_; do sleep 1; done`;
+  // Not with the command: each run of it would start a process.
+  const holdsBack = async (): Promise<boolean> => {
+    try {
+      const response = await fetch(`http://127.0.0.1:${ports.registry}/metrics`);
+      return /^registry_held_back_records [1-9]/m.test(await response.text());
+    } catch {
+      return false; // it does not listen yet
+    }
+  };
+  await until('the registry holds a record back', holdsBack, 200, 250);
   t.match(
-    await shell(held),
+    await shell('node dist/cli/main.js restores held --config "$CONFIG"'),
     /key_.* store /,
     'a revocation after the backup stays in force, because Redis has its record',
   );

@@ -35,7 +35,7 @@ t.test('a key that a gateway sees over plain HTTP reaches the webhook, signed', 
   await deployment.admin('PATCH', `/merchants/${id}`, { status: 'ACTIVE', goLive: true });
   const { key, keyId } = (await deployment.admin('POST', `/merchants/${id}/keys`, { environment: 'live' })).data;
   const gateway = await deployment.startGateway({ listen: { http: { host: '127.0.0.1', port: 0 } } });
-  t.equal(await gateway.ask(String(key)), 200);
+  t.equal(await gateway.decide(String(key)), 200);
 
   const refused = await fetch(`http://127.0.0.1:${gateway.ports.http ?? 0}/v1/transactions`, {
     headers: { 'x-api-key': String(key) },

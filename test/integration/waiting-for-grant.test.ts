@@ -6,7 +6,12 @@ import { liveKey, recordsOf } from '../edge/harness.js';
 
 // Without a grant a gateway reads Redis on each request; all traffic right after the start would incur that read.
 t.test('a gateway becomes ready once it has its grant, or after a timeout', { skip: withoutRedis }, async (t) => {
-  const { redis, startGateway } = await openSite(t, { management: true, throttles: true });
+  const { redis, startGateway } = await openSite(t, {
+    management: true,
+    throttles: true,
+    // A machine that runs other tests can delay a reply of Redis by more than the default of 200 ms.
+    settings: { keyStore: { redis: { commandTimeoutMilliseconds: 5_000 } } },
+  });
   const records = { ...recordsOf(liveKey) } as Record<string, object>;
   records['mg:meta'] = { ...records['mg:meta'], servers: [await runIdOf(redis)], replicas: 0 };
   for (const [name, value] of Object.entries(records)) await redis.client.set(name, JSON.stringify(value));

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t, { type Test } from 'tap';
@@ -7,6 +8,13 @@ import { signListHead } from '../../src/evidence/submission.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startRig, type Part, until } from '../alerts/rig.js';
 import { linesOf } from '../audit/verify-log.js';
+import { ran } from '../cli/ran.js';
+
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 3;
+
+/** For conditions of which each check runs a command. */
+const [mostSeconds, pauseMilliseconds] = [60, 250];
 
 /** A gateway and the registry that witnesses its access log, as processes on one Redis. */
 async function openDeployment(t: Test) {
@@ -31,21 +39,19 @@ async function openDeployment(t: Test) {
     '--token-file',
     path.join(folder, 'token.txt'),
   ];
-  const command = async (...args: string[]) => {
-    let [out, err] = ['', ''];
-    const status = await run([...args, ...access], { out: (text) => (out += text), err: (text) => (err += text) });
-    return { status, out, err };
-  };
+  const command = (...args: string[]) => ran(...args, ...access);
   const ask = async (gateway: Part, times: number): Promise<void> => {
     for (let count = 0; count < times; count += 1) await rig.ask(gateway, { path: `/transactions?${count}` });
   };
   /** Waits until the registry has checkpoints of the given number of lines. */
-  const witnessed = (lines: number): Promise<void> =>
-    until(`${lines} lines are witnessed`, async () => {
+  const witnessed = (lines: number): Promise<void> => {
+    const isWitnessed = async (): Promise<boolean> => {
       const { out } = await command('checkpoints', 'runs', '--json');
       const notes = (JSON.parse(out) as { note: string }[]).map(({ note }) => note.split('\n'));
       return notes.reduce((sum, [, size]) => sum + Number(size), 0) >= lines;
-    });
+    };
+    return until(`${lines} lines are witnessed`, isWitnessed, mostSeconds, pauseMilliseconds);
+  };
   const end = async ({ child }: Part, signal: NodeJS.Signals): Promise<void> => {
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill(signal);
@@ -55,8 +61,11 @@ async function openDeployment(t: Test) {
     const { out } = await command('checkpoints', 'findings', '--json');
     return (JSON.parse(out) as { kind: string }[]).map(({ kind }) => kind).toSorted();
   };
+  /** Waits until the kinds of the findings are as expected. */
+  const found = (what: string, isSo: (kinds: readonly string[]) => boolean): Promise<void> =>
+    until(what, async () => isSo(await kinds()), mostSeconds, pauseMilliseconds);
   const verify = (...more: string[]) => command('audit', 'verify', '--checkpoints', 'registry', ...more, log);
-  return { ...rig, ask, checkpoints, command, end, kinds, log, startGateway, verify, witnessed };
+  return { ...rig, ask, checkpoints, command, end, found, kinds, log, startGateway, verify, witnessed };
 }
 
 t.test('an access log is verified against the checkpoints at the registry', { skip: withoutRedis }, async (t) => {
@@ -141,7 +150,7 @@ t.test(
   'a truncated log is detected although its checkpoint file was truncated too',
   { skip: withoutRedis },
   async (t) => {
-    const { ask, checkpoints, end, kinds, log, startGateway, verify, witnessed } = await openDeployment(t);
+    const { ask, checkpoints, end, found, kinds, log, startGateway, verify, witnessed } = await openDeployment(t);
     const first = await startGateway();
     await ask(first, 9);
     await witnessed(10);
@@ -158,7 +167,7 @@ t.test(
     const second = await startGateway();
     // First the process makes sure that the one before it, which may have left unanswered checkpoints, is gone.
     // A slow restart lets the registry miss the run first, which is another finding.
-    await until('the cut log is reported at the next start', async () => (await kinds()).includes('cut'));
+    await found('the cut log is reported at the next start', (kinds) => kinds.includes('cut'));
     t.same(
       (await kinds()).filter((kind) => kind !== 'silent'),
       ['cut'],
@@ -174,7 +183,7 @@ t.test(
   'a log that was deleted together with its checkpoint files is reported as missing',
   { skip: withoutRedis },
   async (t) => {
-    const { ask, checkpoints, end, kinds, log, startGateway, verify, witnessed } = await openDeployment(t);
+    const { ask, checkpoints, end, found, log, startGateway, verify, witnessed } = await openDeployment(t);
     const first = await startGateway();
     await ask(first, 3);
     await witnessed(4);
@@ -186,7 +195,7 @@ t.test(
     const verdict = await verify();
     t.equal(verdict.status, 1);
     t.match(verdict.out, /^registry:\d: missing: the 4 lines 1 to 4 of the run \w{26} are missing/m);
-    await until('the silent run is reported', async () => (await kinds()).join() === 'silent', 30);
+    await found('the silent run is reported', (kinds) => kinds.join() === 'silent');
   },
 );
 
@@ -194,7 +203,7 @@ t.test(
   'a gateway with another instance key gets no receipt until the key is pinned',
   { skip: withoutRedis },
   async (t) => {
-    const { ask, checkpoints, command, end, kinds, startGateway } = await openDeployment(t);
+    const { ask, checkpoints, command, end, found, kinds, startGateway } = await openDeployment(t);
     await end(await startGateway(), 'SIGTERM');
     renameSync(checkpoints.keyFile, `${checkpoints.keyFile}.former`);
     const other = await startGateway();
@@ -203,10 +212,12 @@ t.test(
       const response = await fetch(`http://127.0.0.1:${other.ports.management ?? 0}/readyz`);
       return { status: response.status, text: await response.text() };
     };
+    await until('the registry has refused the key', async () => (await ready()).text.includes(': 403: '));
     t.match(await ready(), {
       status: 503,
       text: /the registry has not signed a receipt for a checkpoint of this process yet: 403: another key is pinned \(trusted\) for gw\.example\/a/,
     });
+    await found('the refused key is reported', (kinds) => kinds.length > 0);
     t.same(await kinds(), ['key']);
     let key = '';
     await run(['audit', 'public-key', '--key-file', checkpoints.keyFile, '--name', checkpoints.name], {
@@ -221,3 +232,32 @@ t.test(
     );
   },
 );
+
+t.test('an instance key that is replaced as documented keeps getting receipts', { skip: withoutRedis }, async (t) => {
+  const { ask, checkpoints, command, end, folder, kinds, startGateway, verify } = await openDeployment(t);
+  const publicKeyIn = async (file: string): Promise<string> => {
+    let key = '';
+    const io = { out: (text: string) => (key += text.trim()), err: () => undefined };
+    await run(['audit', 'public-key', '--key-file', file, '--name', checkpoints.name], io);
+    return key;
+  };
+  const former = await startGateway();
+  await ask(former, 1);
+  const newKey = path.join(folder, 'new-key.pem');
+  execFileSync('sh', ['-c', 'umask 077 && openssl genpkey -algorithm ed25519 -out "$0"', newKey]);
+  const [oldPublicKey, newPublicKey] = [await publicKeyIn(checkpoints.keyFile), await publicKeyIn(newKey)];
+  t.equal((await command('instance-keys', 'pin', newPublicKey)).status, 0);
+  renameSync(newKey, checkpoints.keyFile);
+  await end(former, 'SIGTERM');
+  const restarted = await startGateway();
+  await until('the registry signs a receipt with the new key', async () => {
+    const response = await fetch(`http://127.0.0.1:${restarted.ports.management ?? 0}/readyz`);
+    return response.status === 200;
+  });
+  t.equal((await command('instance-keys', 'end', oldPublicKey)).status, 0);
+  await ask(restarted, 1);
+  await end(restarted, 'SIGTERM');
+  t.same(await kinds(), []);
+  const verdict = await verify();
+  t.equal(verdict.status, 0, verdict.out + verdict.err);
+});

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import cluster from 'node:cluster';
 import { once } from 'node:events';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -10,6 +11,9 @@ import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run } from '../../src/cli/run.js';
+import { WorkerProcess } from '../../src/cli/workers/worker-process.js';
+import { WorkerPool } from '../../src/cli/workers/worker-processes.js';
+import { createLogger } from '../../src/telemetry/logger.js';
 import { ask, liveKey, recordsOf, startUpstream } from '../edge/harness.js';
 import { testSecret, until } from '../telemetry/open-log.js';
 import { productCommand } from '../product-command.js';
@@ -73,6 +77,9 @@ function configure(destination: string): string[] {
   return ['gateway', '--config', file('config.yaml')];
 }
 
+/** For what waits until processes have started, so that only a start that never ends fails the test. */
+const startSeconds = 90;
+
 /** Two workers and their primary process. */
 async function startWorkers() {
   const child = spawn(...productCommand([...configure(file('access.log')), '--workers', '2']), {
@@ -87,7 +94,7 @@ async function startWorkers() {
     child.kill('SIGKILL');
     for (const pid of [...pids(1), ...pids(2)]) if (isRunning(pid)) process.kill(pid, 'SIGKILL');
   });
-  await until(() => told.includes('accepts requests') || child.exitCode !== null);
+  await until(() => told.includes('accepts requests') || child.exitCode !== null, startSeconds);
   const port = (name: string): number => Number(new RegExp(`"${name}":\\{[^}]*"port":(\\d+)`).exec(told)?.[1]);
   const management = `http://127.0.0.1:${port('management')}`;
   const gateway = { https: port('https'), ca: pair.cert };
@@ -104,7 +111,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-async function untilTrue(condition: () => Promise<boolean>): Promise<void> {
+async function untilTrue(condition: () => Promise<boolean>, seconds?: number): Promise<void> {
   let met = false;
   let asking: Promise<unknown> | null = null;
   await until(() => {
@@ -113,7 +120,7 @@ async function untilTrue(condition: () => Promise<boolean>): Promise<void> {
       asking = null;
     });
     return met;
-  });
+  }, seconds);
 }
 
 const has = (log: string, text: string): boolean => existsSync(log) && readFileSync(log, 'utf8').includes(text);
@@ -150,8 +157,8 @@ t.test('two workers act as one gateway: one port, one fetcher, one management AP
   process.kill(killed, 'SIGKILL');
   await until(() => first.told().includes('worker process ended unexpectedly; starting a replacement'));
   t.equal((await ask(first.gateway, { path: '/v1/transactions', headers })).status, 200);
-  await until(() => first.pids(1).length === 2);
-  await untilTrue(first.isReady);
+  await until(() => first.pids(1).length === 2, startSeconds);
+  await untilTrue(first.isReady, startSeconds);
   const after = await (await fetch(`${first.management}/metrics`)).text();
   const count = /gateway_request_duration_seconds_count\{route="\/transactions"\} (\d+)\n/.exec(after)?.[1];
   t.equal(Number(count), asked + 1, 'the counts of an ended worker are retained');
@@ -198,4 +205,15 @@ t.test('a configuration that multiple workers cannot support is rejected with an
     t.match(await refusal(...config, '--workers', count), /^2 [^]*Expected a number from 1 to 64/);
   }
   t.match(await refusal(...config, '--workers', '2'), /^2 [^]*accessLog\.destination: .*cannot share standard output/);
+});
+
+t.test('a worker whose process cannot be created has ended, so that it is replaced', async (t) => {
+  cluster.setupPrimary({ cwd: '/nonexistent' });
+  t.teardown(() => {
+    cluster.setupPrimary({ cwd: process.cwd() });
+  });
+  const worker = new WorkerProcess(1);
+  t.match(await worker.ended, { code: null, signal: null, problem: /ENOENT/ });
+  t.equal(await worker.started, null);
+  await t.rejects(new WorkerPool(1, createLogger('silent')).start(), { message: /could not be created: .*ENOENT/ });
 });

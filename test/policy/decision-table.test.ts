@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import t from 'tap';
 import {
   credentialRules,
-  decide,
   denialOf,
   denials,
   denyCredential,
@@ -19,6 +18,10 @@ import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 import type { Access } from '../../src/policy/permissions.js';
 import { acceptedFacts, acceptingCredential, address, now } from './fixtures.js';
+
+/** Applies all rules of the table. */
+const decide = (facts: RequestFacts, credential: Credential | null): DenialCode | null =>
+  denyRequest(facts) ?? denyCredential(facts, credential);
 
 /** The contract's table, repeated here: order, codes, statuses and messages. */
 const table = [

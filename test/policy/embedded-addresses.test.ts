@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { BadKeyThrottle } from '../../src/edge/auth/bad-key-throttle.js';
+import { sourceOf, throttledSource } from '../../src/policy/client-address.js';
 import { denyCredential } from '../../src/policy/decision-table.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
@@ -35,6 +37,27 @@ t.test('no other address embeds an IPv4 address', (t) => {
   ]) {
     t.equal(embeddedIn(text), null, text);
   }
+  t.end();
+});
+
+t.test('a client counts by its embedded IPv4 address, so it uses up no limit of others behind its translator', (t) => {
+  const limits = { badKeys: 1, totalBadKeys: 100, windowSeconds: 60, pauseSeconds: 60, maxSources: 100 };
+  for (const [one, other] of [
+    ['64:ff9b::203.0.113.7', '64:ff9b::203.0.113.8'],
+    ['2001:0:4136:e378:8000:63bf:3fff:fdd2', '2001:0:4136:e378:8000:63bf:3fff:fdd1'], // the same Teredo server
+  ] as const) {
+    const throttle = new BadKeyThrottle({ ...limits, lookupsPerSecond: 1, totalLookupsPerSecond: 1 }, () => 0);
+    const deny = (text: string) => () => {
+      throttle.denied(sourceOf(address(text)), 'key_unknown');
+    };
+    deny(one)();
+    t.throws(deny(one), { code: 'throttled' });
+    t.doesNotThrow(deny(other), other);
+    t.equal(sourceOf(address(one)), embeddedIn(one));
+  }
+  t.equal(sourceOf(address('2002:cb00:7107:1::1')), sourceOf(address('2002:cb00:7107:2::1')), 'the same 6to4 client');
+  const proxies = compileIpRanges(['203.0.113.7']);
+  t.equal(throttledSource(address('64:ff9b::203.0.113.7'), proxies), '203.0.113.7', 'not a trusted proxy');
   t.end();
 });
 

@@ -21,6 +21,12 @@ t.test('meaning and remedy are sentences without markup, and name who has to act
   t.end();
 });
 
+t.test('the remedies of codes with several causes name each cause', (t) => {
+  t.match(remedies.overloaded, { meaning: /memory for incomplete request bodies/, concerns: 'both' });
+  t.match(remedies.invalid_path, { meaning: /a character that a path may not contain/, remedy: /Percent-encode/ });
+  t.end();
+});
+
 t.test('an unknown code has no remedy, nor has the name of a property of each object', (t) => {
   t.equal(remedyOf('key_required'), remedies.key_required);
   for (const code of ['accepted', 'of_a_later_release', '', 'constructor', '__proto__'])

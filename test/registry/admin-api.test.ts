@@ -1,4 +1,5 @@
 import t from 'tap';
+import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { ManualTime, outwait, until } from './manual-time.js';
@@ -244,6 +245,14 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     Object.keys(await createMerchant()).sort(),
     Object.keys(data).sort(),
     'the response has exactly the described fields',
+  );
+  const publicKey = keyText(NoteSigner.inMemory('control.example').key);
+  t.equal((await call('POST', '/instance-keys', { body: { publicKey } })).status, 201);
+  const pinning = description.paths['/instance-keys']?.post?.responses ?? {};
+  t.same(
+    Object.keys(pinning).filter((status) => status < '300'),
+    ['201', '202'],
+    'the status of a pinned key is described',
   );
   for (const path of ['/livez', '/readyz']) {
     const health = await app.inject(path);

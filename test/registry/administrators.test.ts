@@ -136,7 +136,7 @@ onEachDatabase('an active administrator has at most 50 valid tokens; the others 
   for (let valid = 1; valid < 50; valid += 1) t.equal((await create(30 * day)).status, 201);
   t.match(await create(30 * day), {
     status: 409,
-    body: { message: /^The administrator has 50 valid tokens: revoke one/ },
+    body: { message: /^The administrator has 50 valid tokens, the maximum: revoke one/ },
   });
   await call('POST', `/tokens/${token.id}/revoke`);
   t.equal((await create(7 * day)).status, 201, 'a revoked token makes room');
@@ -211,10 +211,29 @@ onEachDatabase('the first read of each hour is an event, and a read needs no wri
   await t.resolves(settles(async () => (await reads()).length === 3));
 });
 
+onEachDatabase('a read of a merchant or key that does not exist is no event', async (t, url) => {
+  const fixture = await registryFixture(t, url);
+  const { createKey, createMerchant, database, replica } = fixture;
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  const { headers } = await createWithToken(fixture, { name: 'ada', roles: ['auditor'] });
+  const unknown = ['unknown', 'x'.repeat(64), 'x'.repeat(65), '%0Ax%E2%80%AEm_9', '%00', `${id}%00`, id.toLowerCase()];
+  for (const path of unknown.flatMap((name) => [`/merchants/${name}`, `/merchants/${name}/keys`, `/keys/${name}`]))
+    t.equal((await replica.inject({ url: path, headers })).statusCode, 404, path);
+  for (const path of [`/keys/${keyId}`, '/administrators'])
+    t.equal((await replica.inject({ url: path, headers })).statusCode, 200, path);
+  await replica.close();
+  const reads = database.selectFrom('events').select(['merchant_id', 'after']).where('action', '=', 'merchant.read');
+  t.same(await reads.orderBy('merchant_id').execute(), [
+    { merchant_id: '', after: '{"what":"members"}' },
+    { merchant_id: id, after: '{"what":"keys"}' },
+  ]);
+});
+
 /** Polls until the condition holds. */
 async function settles(holds: () => Promise<boolean>): Promise<void> {
   for (let count = 0; !(await holds()); count += 1) {
-    if (count > 200) throw new Error('it does not settle');
+    if (count > 10_000) throw new Error('it does not settle');
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -229,4 +248,56 @@ t.test('an option names the permissions that require a reason', async (t) => {
   for (const reason of ['%', '%00', 'x'.repeat(201), encodeURIComponent('svc_live_abc')])
     t.match(await post({ 'x-reason': reason }), { status: 400, body: { message: /^x-reason must be/ } }, reason);
   t.equal((await post({ 'x-reason': 'new%20contract' })).status, 201);
+});
+
+t.test('a permission that only a field of the body needs can require a reason too', async (t) => {
+  const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:', {
+    reasonFor: new Set(['merchants:write']),
+  });
+  const { id } = await createMerchant();
+  const patch = (body: object, headers = {}) => call('PATCH', `/merchants/${id}`, { body, headers });
+  for (const body of [{ status: 'SUSPENDED' }, { goLive: true }, { name: 'y' }])
+    t.match(await patch(body), { status: 400, body: { data: { code: 'reason_required' } } }, JSON.stringify(body));
+  t.equal(
+    (await patch({ originAllowlist: ['shop.example.com'] })).status,
+    200,
+    'an allowlist needs another permission',
+  );
+  t.equal((await patch({ status: 'SUSPENDED' }, { 'x-reason': 'fraud' })).status, 200);
+});
+
+t.test('a right that is needed only to act for others can require a reason too', async (t) => {
+  const { call } = await registryFixture(t, 'sqlite::memory:', { reasonFor: new Set(['administrators:write']) });
+  const reason = { headers: { 'x-reason': 'new%20colleague' } };
+  const body = { name: 'ada', roles: ['operator'] };
+  const { id } = (await call<{ id: string }>('POST', '/administrators', { body, ...reason })).body.data;
+  const wanted = { name: 'laptop', administratorId: id };
+  const refused = { status: 400, body: { data: { code: 'reason_required' } } };
+  t.match(await call('POST', '/tokens', { body: wanted }), refused);
+  const { data } = (await call<{ id: string; token: string }>('POST', '/tokens', { body: wanted, ...reason })).body;
+  t.match(await call('POST', `/tokens/${data.id}/revoke`), refused);
+  const own = { headers: { authorization: `Bearer ${data.token}` } };
+  t.equal((await call('POST', '/tokens', { body: { name: 'mine' }, ...own })).status, 201, 'an own token needs none');
+  t.equal((await call('POST', `/tokens/${data.id}/revoke`, own)).status, 200);
+  const attempts = await call<RegistryEvent[]>('GET', '/events?action=attempt.refused');
+  t.match(attempts.body.data, [{ after: { needs: 'a reason' } }, { after: { needs: 'a reason' } }]);
+});
+
+t.test('a right that is needed only to see data of others can require a reason too', async (t) => {
+  const { call } = await registryFixture(t, 'sqlite::memory:', { reasonFor: new Set(['administrators:read']) });
+  const body = { name: 'ada', roles: ['auditor'] };
+  const { id } = (await call<{ id: string }>('POST', '/administrators', { body })).body.data;
+  const wanted = { name: 'laptop', administratorId: id };
+  const { token } = (await call<{ token: string }>('POST', '/tokens', { body: wanted })).body.data;
+  const authorization = `Bearer ${token}`;
+  const reason = { headers: { 'x-reason': 'audit' } };
+  for (const list of ['/tokens', '/sessions']) {
+    const refused = { status: 400, body: { data: { code: 'reason_required' } } };
+    t.match(await call('GET', `${list}?administratorId=${id}`), refused, list);
+    t.match(await call('GET', list), refused, `${list} of all administrators`);
+    t.equal((await call('GET', `${list}?administratorId=${id}`, reason)).status, 200, list);
+    t.equal((await call('GET', list, { headers: { authorization } })).status, 200, `${list}: own data need none`);
+  }
+  t.same((await call('GET', '/search?q=ada')).body.data, [], 'a search omits what needs a reason');
+  t.match((await call('GET', '/search?q=ada', reason)).body.data, [{ kind: 'administrator', id }]);
 });

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { Test } from 'tap';
+import { sql } from 'kysely';
+import t, { type Test } from 'tap';
 import { type ApprovalRules, noRules } from '../../src/registry/approvals/guard.js';
 import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import type { Approval } from '../../src/registry/approvals/schema.js';
@@ -136,6 +137,22 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
 });
 
+// The id was stored after the change. If the registry ended between the two, the request never showed what it created.
+t.test('an approval stores the id of the new record with the change', async (t) => {
+  const { call, create, database, decide } = await guarded(t, 'sqlite::memory:');
+  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+  const body = { name: 'Bea', goLive: true };
+  const { approvalId } = (await call<Needed>('POST', '/merchants', { body, headers: olu.headers })).body.data;
+  await sql`create trigger ended before update on approvals when old.status = 'APPROVED'
+    begin select raise(abort, 'the registry ends here'); end`.execute(database);
+  t.equal((await decide(approvalId, 'approve', oma.headers)).status, 200);
+  const [bea] = (await call<Merchant[]>('GET', '/merchants?name=Bea')).body.data;
+  t.type(bea?.id, 'string');
+  t.match((await call('GET', `/approvals/${approvalId}`)).body, { data: { status: 'APPROVED', subject: bea?.id } });
+  const [event] = (await call<RegistryEvent[]>('GET', '/events?action=approval.approved')).body.data;
+  t.match(event?.after, { id: approvalId, subject: bea?.id });
+});
+
 onEachDatabase(
   'a request is refused after a change of the state, after 24 hours, and without its requester',
   async (t, url) => {
@@ -153,7 +170,8 @@ onEachDatabase(
     t.match(await decide(stale, 'approve', oma.headers), {
       status: 409,
       body: {
-        message: 'Nothing was changed: the state has changed since the request was made. Request the change again',
+        message:
+          'Nothing was changed: the record or setting has changed since the request was made. Request the change again',
         data: { code: 'approval_stale' },
       },
     });
@@ -183,7 +201,14 @@ onEachDatabase(
     await call('PATCH', `/administrators/${olu.id}`, { body: { status: 'DISABLED' } });
     t.match(await decide(gone, 'approve', oma.headers), {
       status: 409,
-      body: { message: /olu has been disabled or has lost the permission since the request was made/ },
+      body: { message: /: olu has been disabled since the request was made\./ },
+    });
+    const ada = await create('ada', 'operator');
+    const demoted = await request(ada.headers);
+    await call('PATCH', `/administrators/${ada.id}`, { body: { roles: ['auditor'] } });
+    t.match(await decide(demoted, 'approve', oma.headers), {
+      status: 409,
+      body: { message: /: ada has lost the permission merchants:write since the request was made\./ },
     });
     t.notOk(await isLive());
     const shared = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
@@ -191,6 +216,52 @@ onEachDatabase(
     t.match(await decide('apr_unknown', 'approve', oma.headers), { status: 404 });
   },
 );
+
+onEachDatabase('a request is refused after its token was revoked, and a new one can be made', async (t, url) => {
+  const { call, create, createMerchant, decide, statusOf, time, tokenOf } = await guarded(t, url);
+  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+  const { id } = await createMerchant();
+  const request = async (headers: Headers) => {
+    const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers });
+    return waits.body.data.approvalId;
+  };
+  const stolen = await request(olu.headers);
+  time.advance(1000);
+  const other = await request(await tokenOf(olu.id));
+  t.not(other, stolen, 'a request with another token does not depend on the first one');
+  const tokens = await call<AdministratorToken[]>('GET', `/tokens?administratorId=${olu.id}`);
+  await call('POST', `/tokens/${tokens.body.data.at(-1)?.id ?? ''}/revoke`);
+  t.match(await decide(stolen, 'approve', oma.headers), {
+    status: 409,
+    body: {
+      message: /the token with which olu made the request has been revoked/,
+      data: { code: 'approval_stale' },
+    },
+  });
+  t.equal(await statusOf(stolen), 'REFUSED');
+  t.notOk((await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive, 'nothing has changed');
+  t.equal((await decide(other, 'approve', oma.headers)).status, 200);
+});
+
+onEachDatabase('an approval needs a reason if its change needs one', async (t, url) => {
+  const further = { reasonFor: new Set(['merchants:write']) };
+  const { call, create, createMerchant, decide, statusOf } = await guarded(t, url, everything, further);
+  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+  const { id } = await createMerchant();
+  const waits = await call<Needed>('PATCH', `/merchants/${id}`, {
+    ...{ body: { goLive: true }, headers: { ...olu.headers, 'x-reason': 'contract%20signed' } },
+  });
+  const { approvalId } = waits.body.data;
+  t.match(await decide(approvalId, 'approve', oma.headers), {
+    status: 400,
+    body: { data: { code: 'reason_required' } },
+  });
+  t.equal(await statusOf(approvalId), 'WAITING');
+  const checked = { ...oma.headers, 'x-reason': 'contract%20checked' };
+  t.equal((await decide(approvalId, 'approve', checked)).status, 200);
+  const changes = await call<RegistryEvent[]>('GET', '/events?action=merchant.changed');
+  t.match(changes.body.data, [{ actor: 'oma', reason: 'contract checked' }]);
+});
 
 onEachDatabase('a request is rejected only with the permission of its change', async (t, url) => {
   const { call, create, createMerchant, decide, statusOf } = await guarded(t, url);
@@ -339,7 +410,7 @@ onEachDatabase('an approved funding is in the services token of its requester, f
       headers,
     });
     const [, text = ''] = body.data.token?.split('.') ?? [];
-    if (text === '') return { status, code: body.data.code };
+    if (text === '') return { status, code: body.data.code, message: body.message };
     return JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, unknown>;
   };
   t.match(await claims(tess), { fundingLimits: limits, approved: undefined });
@@ -360,11 +431,37 @@ onEachDatabase('an approved funding is in the services token of its requester, f
   time.advance(24 * hourMilliseconds - 1);
   t.match(await claims(tess, id), { approved: body });
   time.advance(1);
-  t.match(await claims(tess, id), { status: 409, code: 'approval_not_approved' });
+  t.match(await claims(tess, id), {
+    ...{ status: 409, code: 'approval_not_approved' },
+    message: /send the funding again with the same reference, without the approval$/,
+  });
   const rejected = (await request(tess.headers, { reference: 'deposit-2' })).body.data.id;
   await decide(rejected, 'reject', tom.headers);
   t.match(await claims(tess, rejected), { status: 409 });
 });
+
+onEachDatabase(
+  'an approval that gateways need not know is not delayed by changes that wait for them',
+  async (t, url) => {
+    const { call, create, decide, outwait, store } = await guarded(t, url, { ...everything, fundingAbove: {} });
+    const [ada, obi] = [await create('ada', 'owner'), await create('obi', 'owner')];
+    const eve = { name: 'eve', roles: ['owner'] };
+    const owner = await call<Needed>('POST', '/administrators', { body: eve, headers: ada.headers });
+    const body = {
+      ...{ walletId: '0192f3a0-0000-7000-8000-000000000001', environment: 'live', currency: 'NGN' },
+      ...{ amount: 701, reference: 'deposit-1' },
+    };
+    const funding = await call<Approval>('POST', '/approvals', { body, headers: ada.headers });
+    store.fails = (name) => (name === 'write' ? 'before' : null);
+    t.equal((await outwait(call('POST', '/merchants', { body: { name: 'Ada Stores' } }), 0)).status, 202);
+    for (const id of [owner.body.data.approvalId, funding.body.data.id]) {
+      t.match(await outwait(decide(id, 'approve', obi.headers), 0), {
+        status: 200,
+        body: { data: { status: 'APPROVED', propagation: { gateways: 0, confirmed: 0, pending: emptyList } } },
+      });
+    }
+  },
+);
 
 onEachDatabase(
   '200 concurrent approvals of one request make one change, and never on another state',

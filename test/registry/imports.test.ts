@@ -326,6 +326,12 @@ t.test('a large change is projected in bounded batches; 202 reports an import th
   t.match(first, { status: 202, body: { data: { created: { keys: 500 }, projected: false } } });
   const second = await outwait(send(Array.from({ length: 500 }, (_, number) => keyEntry(`b${number}`))), 0);
   t.equal(second.status, 202);
+  const again = await outwait(send(Array.from({ length: 500 }, (_, number) => keyEntry(`b${number}`))), 0);
+  t.match(
+    again,
+    { status: 202, body: { data: { created: { keys: 0 }, present: { keys: 500 }, revision: null, projected: false } } },
+    'a repeated import reports that its entries are not projected yet',
+  );
   t.equal(await waitingChanges(database), 1000, 'the stored changes wait in the outbox for the store');
   store.fails = () => null;
   projector.wake();
@@ -334,5 +340,7 @@ t.test('a large change is projected in bounded batches; 202 reports an import th
     return (await waitingChanges(database)) === 0;
   });
   t.ok(Math.max(...sizes) <= 700, 'the batch size is bounded');
+  const last = await send([keyEntry('a1')]);
+  t.match(last, { status: 200, body: { data: { revision: null, projected: true } } });
   t.same(storedRecords(store), await expectedRecords(database));
 });

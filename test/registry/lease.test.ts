@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
+import pg from 'pg';
 import t, { type Test } from 'tap';
 import { registryAuthor } from '../../src/registry/events/author.js';
 import { openSession, type DatabaseSession } from '../../src/database/session.js';
@@ -195,6 +196,47 @@ t.test('a terminated connection loses the lock, and a new connection obtains it 
   await other.close();
   await until(() => one.hold());
   t.pass('the session reconnected');
+});
+
+/** How many sessions are connected to a database. */
+async function countSessions(url: string): Promise<number | undefined> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ count: number }>(
+      "select count(*)::int as count from pg_stat_activity where datname = current_database() and application_name = 'merchant-gateway lock'",
+    );
+    return rows[0]?.count;
+  } finally {
+    await client.end();
+  }
+}
+
+// Regression: each simultaneous caller opened a connection, and the lock stayed with one that was lost.
+t.test('simultaneous callers share one connection, and one release frees the lock', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const [one, other] = [opened(t, url), opened(t, url)];
+  t.same(await Promise.all([one.hold(), one.hold(), one.hold()]), [true, true, true]);
+  t.equal(await countSessions(url), 1);
+  t.same(await Promise.all([one.hold(), one.release()]), [true, undefined]);
+  t.ok(await other.hold());
+  t.notOk(await one.hold(), 'it claims no lock that it has released');
+  await other.close();
+  await until(() => one.hold());
+  await one.close();
+  const next = opened(t, url);
+  await until(() => next.hold());
+  t.pass('no lost connection keeps the lock');
+});
+
+t.test('a session that is closed while it connects opens no connection', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const closed = opened(t, url);
+  const holding = closed.hold();
+  await closed.close();
+  t.notOk(await holding);
+  await until(async () => (await countSessions(url)) === 0);
+  t.ok(await opened(t, url).hold());
 });
 
 t.test(

@@ -34,9 +34,15 @@ export class ManualTime {
   }
 }
 
-/** Waits until the condition holds. Between two checks it sleeps, because a spinning test would take CPU time from others. */
+/**
+ * Waits until the condition holds, at most a minute. Between two checks it sleeps, because a spinning test would take
+ * CPU time from others.
+ */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 1));
+  for (const end = performance.now() + 60_000; !(await isSo());) {
+    if (performance.now() > end) throw new Error(`never: ${String(isSo)}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
 }
 
 /** Waits for the condition, then advances the clock from timer to timer until the promise has settled. */

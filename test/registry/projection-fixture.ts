@@ -8,6 +8,9 @@ import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ManualTime } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
+/** Long timeouts: a machine that is busy with other tests must not look like an unavailable database. */
+export const patient = { maxConnections: 10, connectTimeoutSeconds: 120, statementTimeoutSeconds: 120 };
+
 /** A session that never holds the lock, like a registry of an earlier release. */
 export const withoutLock = openSession({ url: 'sqlite::memory:' });
 
@@ -23,7 +26,7 @@ export async function projectionFixture(t: Test, url: string) {
       .update(`${(count += 1)}`)
       .digest();
   const newGeneration = (): string => `generation-${(count += 1)}`;
-  const database = await openRegistryDatabase({ url, generation: 'generation-0' });
+  const database = await openRegistryDatabase({ url, pool: patient, generation: 'generation-0' });
   const parts = {
     database,
     session: withoutLock,

@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import { pepperOf } from '../../src/gateway/api-key.js';
-import { createRegistry, type RegistryOptions } from '../../src/registry/create-registry.js';
+import { createServers, type RegistryOptions } from '../../src/registry/create-registry.js';
 import type { ApiKey } from '../../src/registry/keys/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import type { Propagation } from '../../src/registry/propagation.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
-import { withoutLock } from './projection-fixture.js';
+import { patient, withoutLock } from './projection-fixture.js';
 import { ManualTime, outwait } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
@@ -51,14 +51,14 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
       .update(`${(count += 1)}`)
       .digest();
   const newGeneration = (): string => `generation-${(count += 1)}`;
-  const database = await openRegistryDatabase({ url, generation: newGeneration() });
+  const database = await openRegistryDatabase({ url, pool: patient, generation: newGeneration() });
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
   const options = { ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30, ...further };
-  const app = createRegistry(options);
+  const { app } = createServers(options);
   /** Another replica of the registry on the same database. */
-  const replica = createRegistry(options);
+  const { app: replica } = createServers(options);
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass

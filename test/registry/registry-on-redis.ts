@@ -141,7 +141,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
 
 /** Waits for a condition. */
 export async function until(holds: () => Promise<boolean> | boolean, what: string): Promise<void> {
-  for (const end = Date.now() + 20_000; !(await holds());) {
+  for (const end = Date.now() + 120_000; !(await holds());) {
     if (Date.now() > end) throw new Error(`never: ${what}`);
     await wait(10);
   }

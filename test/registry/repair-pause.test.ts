@@ -98,6 +98,29 @@ t.test('only the repair of missing records pauses while each repair evicts other
   t.equal(logged.filter((line) => line === 'repair of missing records resumed').length, 1);
 });
 
+t.test('a missing record that a gateway requests is rewritten even during a pause', async (t) => {
+  const { evict, one, passes, room, set, store } = await fullStore(t);
+  set('allkeys-lru', 1_000);
+  room.records = 1_000;
+  evict();
+  await passes(1);
+  const merchants = Array.from({ length: 1_500 }, (_, index) => `merchant:m_${index}`);
+  const record = merchants.find((name) => !store.records.has(name)) ?? '';
+  const [waiting, written] = [[{ name: 'ask:1', record }], [] as string[]];
+  store.inbox = {
+    onWork: () => undefined,
+    take: () => waiting.splice(0),
+    reply: (_asks, present) => {
+      written.push(...present);
+      return Promise.resolve();
+    },
+  };
+  await one.run();
+  t.same(written, [record]);
+  t.ok(store.records.has(record), 'so the key is not rejected as unknown');
+  t.ok(one.repairCounts.isPaused);
+});
+
 t.test('past evictions, and evictions of keys with a TTL, do not pause the repair', async (t) => {
   const { database, evict, one, passes, room, set, store, watch } = await fullStore(t);
   set('allkeys-lru', 1_000);

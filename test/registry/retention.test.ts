@@ -55,7 +55,7 @@ onEachDatabase('events older than the retention period are deleted, in several b
 });
 
 onEachDatabase('the newest event is never deleted: after a restore, later changes are unknown', async (t, url) => {
-  const { ages, database, forget, insert, oldEvents, store, time } = await keepingEvents(t, url);
+  const { ages, database, forget, insert, oldEvents, time } = await keepingEvents(t, url);
   await insert([320, 300]);
   const events = oldEvents();
   await forget(events);
@@ -63,7 +63,7 @@ onEachDatabase('the newest event is never deleted: after a restore, later change
   time.advance(31 * day);
   await forget(events);
   t.same(await ages(), [331]);
-  await noteRestore({ database, store, clock: time }, false);
+  await noteRestore({ database, clock: time }, false);
   t.match(await database.selectFrom('restores').select('newest_at').execute(), [{ newest_at: time.now() - 331 * day }]);
 });
 
@@ -148,12 +148,12 @@ onEachDatabase('a failed deletion is logged once, and deleting resumes', async (
     time.advance(60_000);
     for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setTimeout(resolve, 5));
   };
-  await pass();
-  await pass();
   const about = () => logged.filter(({ message }) => message.includes('retention period'));
+  for (let count = 0; about().length === 0 && count < 600; count += 1) await pass();
+  await pass();
   t.equal(about().length, 1);
   fails = false;
-  await pass();
+  for (let count = 0; about().length === 1 && count < 600; count += 1) await pass();
   t.same(await ages(), [1]);
   t.match(about().at(-1), { details: { events: 1, days: 30 } });
   await events.stop();
@@ -195,11 +195,20 @@ onEachDatabase('the last thousand generations and the first one are retained', a
   ]);
 });
 
+// The latest time of all events was read. That took longer than a statement may on a large database, and so the store
+// was never rewritten.
+onEachDatabase('changes are unknown since the event that was stored last, whatever its time', async (t, url) => {
+  const { database, insert, time } = await keepingEvents(t, url);
+  await insert([-3650, 2]);
+  await noteRestore({ database, clock: time }, false);
+  t.match(await database.selectFrom('restores').select('newest_at').execute(), [{ newest_at: time.now() - 2 * day }]);
+});
+
 onEachDatabase('the last hundred restores are retained', async (t, url) => {
-  const { database, store, time } = await projectionFixture(t, url);
+  const { database, time } = await projectionFixture(t, url);
   for (let count = 0; count < 103; count += 1) {
     time.advance(1);
-    await noteRestore({ database, store, clock: time }, false);
+    await noteRestore({ database, clock: time }, false);
   }
   const rows = await database.selectFrom('restores').select('found_at').orderBy('seq').execute();
   t.equal(rows.length, 100);
@@ -244,7 +253,8 @@ onEachDatabase('a registry deletes old events only if a retention period is conf
   t.equal(await count(), 3);
   const pruning = await start(4);
   t.teardown(() => pruning.close());
-  for (let look = 0; look < 200 && (await count()) === 3; look += 1)
+  // If the first round comes before the registry has compared its store with the database, the next is a minute later.
+  for (let look = 0; look < 700 && (await count()) === 3; look += 1)
     await new Promise((resolve) => setTimeout(resolve, 100));
   t.equal(await count(), 2);
 });

@@ -2,7 +2,9 @@ import t from 'tap';
 import { registryAuthor } from '../../src/registry/events/author.js';
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
-import { onEachDatabase } from '../database/each-database.js';
+import { onEachDatabase, postgresAlone } from '../database/each-database.js';
+import { migrateBeside, migrateBesideVacuum } from '../database/migrate-beside.js';
+import { migrations } from '../../src/registry/migrations/migrations.js';
 import { Roster } from '../../src/registry/gateways/roster.js';
 import { knownGateways } from '../../src/registry/gateways/known-gateways.js';
 import type { Projection } from '../../src/registry/projection/projection.js';
@@ -261,6 +263,15 @@ function empty(store: Awaited<ReturnType<typeof rosterFixture>>['store']): void 
   store.records.clear();
   [store.meta, store.revision, store.change] = [null, 0, null];
 }
+
+t.test('PostgreSQL: the migration of a running deployment aborts no change', postgresAlone, async (t) => {
+  await migrateBeside(t, { migrations, from: '0004-roster', tables: ['revision', 'outbox'] });
+  await migrateBeside(t, { migrations, from: '0004-roster', tables: ['events', 'api_keys'] });
+  await migrateBeside(t, { migrations, from: '0022-issuers', tables: ['console_sessions', 'administrator_tokens'] });
+  await migrateBeside(t, { migrations, from: '0022-issuers', tables: ['console_links', 'administrator_tokens'] });
+  await migrateBesideVacuum(t, { migrations, from: '0022-issuers' }, 'administrator_tokens');
+  await migrateBeside(t, { migrations, from: '0023-credentials', tables: ['console_sessions', 'console_links'] });
+});
 
 t.test("a registry does not take over a store that belongs to another registry's database", async (t) => {
   const { projection, store } = await rosterFixture(t, 'sqlite::memory:');

@@ -1,8 +1,10 @@
-import { createPublicKey } from 'node:crypto';
+import { createPublicKey, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
 import { roleNames, roles } from '../../src/registry/administrators/roles.js';
-import { newServicesTokenKey } from '../services/operators-fixture.js';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
+import { administratorsWith, newServicesTokenKey } from '../services/operators-fixture.js';
 import { registryFixture } from './registry-fixture.js';
 
 interface Signed {
@@ -23,8 +25,8 @@ async function fixtureWithKey(t: Test, further: object = {}) {
     const created = (await call<{ token: string; id: string }>('POST', '/tokens', { body: given })).body.data;
     return { id, tokenId: created.id, headers: { authorization: `Bearer ${created.token}` } };
   };
-  const sign = async (headers: Record<string, string>) => {
-    const { status, body } = await call<Signed>('POST', '/services-tokens', { headers });
+  const sign = async (headers: Record<string, string>, query = '') => {
+    const { status, body } = await call<Signed>('POST', `/services-tokens${query}`, { headers });
     const currentDate = new Date(time.now());
     const verified = await jwtVerify(body.data.token, createPublicKey(key.privateKey), { currentDate });
     return { status, ...body.data, payload: verified.payload };
@@ -59,11 +61,32 @@ t.test("a services token has the addresses of the caller's own token", async (t)
   const sources = ['127.0.0.1', '10.0.0.0/8'];
   t.same((await sign((await administrator('tess', 'treasurer', { sources })).headers)).payload.sources, sources);
   t.notOk('sources' in (await sign((await administrator('rita', 'auditor')).headers)).payload);
+});
+
+t.test('the services accept the longest token', async (t) => {
+  const { administrator, call, database, sign, time } = await fixtureWithKey(t);
   const longest = Array.from({ length: 32 }, (_, index) => `2001:0db8:0000:0000:0000:ffff:1000:${1000 + index}/128`);
-  const many = await sign(
-    (await administrator('ada', 'treasurer', { sources: ['127.0.0.1', ...longest.slice(1)] })).headers,
-  );
-  t.ok(many.token.length < 4096, 'the services accept tokens of up to 4096 characters');
+  const sources = ['127.0.0.1', ...longest.slice(1)];
+  const ada = await administrator('a'.repeat(64), 'treasurer', { sources });
+  const tom = await administrator('tom', 'treasurer');
+  const code = (index: number): string =>
+    `${'ABCDEFGHI'.charAt(index / 20)}${'QRSTUVWXYZABCDEFGHIJ'.charAt(index % 20)}N`;
+  const currencies = Array.from({ length: 180 }, (_, index) => code(index));
+  const fundingAbove = Object.fromEntries(currencies.map((currency) => [currency, Number.MAX_SAFE_INTEGER - 1]));
+  t.equal(Object.keys(fundingAbove).length, 180);
+  const context = { database, clock: time, random: randomBytes };
+  await applyConfiguredRules(context, { ...noRules, fundingAbove }, undefined);
+  const funding = {
+    ...{ walletId: '0192f3a0-0000-7000-8000-000000000001', environment: 'live', currency: 'AQN' },
+    ...{ amount: Number.MAX_SAFE_INTEGER, reference: 'r'.repeat(100) },
+  };
+  const { id } = (await call<{ id: string }>('POST', '/approvals', { body: funding, headers: ada.headers })).body.data;
+  t.equal((await call('POST', `/approvals/${id}/approve`, { headers: tom.headers })).status, 200);
+  const many = await sign(ada.headers, `?approvalId=${id}`);
+  const services = await administratorsWith([key], time);
+  t.match(await services(many.token), { fundingLimits: fundingAbove, approved: funding, sources });
+  // Beside the token, a request has a reason of up to 1,800 characters.
+  t.ok(many.token.length < 12_000, 'the request fits into the 16 KiB that Node accepts');
 });
 
 t.test("a services token never outlives the caller's own token", async (t) => {

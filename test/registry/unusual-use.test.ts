@@ -159,6 +159,19 @@ onEachDatabase('each rule says why it is off', async (t, url) => {
   t.match(await states(), { tor: null, 'new-country': /no gateway has sent the country/, 'new-network': /geoip/ });
   await send([{ at: now }], now);
   t.match(await states(), { 'new-country': null, 'new-network': null });
+  time.advance(-2 * dayMilliseconds);
+  t.match(await states(), { tor: /no gateway has sent request counts/ }, 'the clock was ahead');
+});
+
+onEachDatabase('a clock that was ahead for a while does not turn the rule about idle keys off', async (t, url) => {
+  const { batch, observe, send, list, database } = await fixture(t, url);
+  await observe(batch([]), at(400));
+  await observe(batch([]), at(10));
+  const watch = await database.selectFrom('usage_watch').selectAll().execute();
+  t.match(watch, [{ since: at(10), last_at: at(10) }]);
+  for (let day = 11; day <= 60; day += 1) await observe(batch([]), at(day));
+  await send([{ at: at(60) }], at(60) + 1_000);
+  t.equal((await list('?rule=idle-key')).length, 1);
 });
 
 onEachDatabase(

@@ -210,6 +210,21 @@ onEachDatabase('an allowlist is judged by at most 100,000 addresses', async (t, 
   });
 });
 
+onEachDatabase('a filter by an address includes what is stored by its network', async (t, url) => {
+  const { database, get, merchant, time } = await usageApi(t, url);
+  const batches = new UsageBatches({ database, clock: time, addresses: 'network' });
+  const keys = [keyUsage('key_1', { merchantId: merchant.id, addresses: [addressCount('192.0.2.7', 3)] })];
+  const merchants = [merchantUsage(merchant.id, { refusals: [refusal('r-1', { address: '192.0.2.7' })] })];
+  t.same(JSON.parse(await batches.add(await batchText(usageBatch({ keys, merchants })))), { sequence: 1 });
+  for (const list of ['addresses', 'refusals']) {
+    const addresses = async (filter: string) =>
+      (await get(`/merchants/${merchant.id}/${list}?address=${filter}`)).data.map(({ address }) => address);
+    t.same(await addresses('192.0.2.7'), ['192.0.2.0/24'], list);
+    t.same(await addresses('192.0.2.0/24'), ['192.0.2.0/24'], list);
+    t.same(await addresses('192.0.3.7'), [], list);
+  }
+});
+
 onEachDatabase('refusals are read newest first, and followed without loss', async (t, url) => {
   const { add, get, merchant } = await usageApi(t, url);
   const header = { name: 'origin', value: 'https://evil.example' };
@@ -368,6 +383,9 @@ onEachDatabase('a list of merchants has their active keys, and their requests of
   await createKey(merchant.id);
   const { keyId } = await createKey(merchant.id);
   await call('POST', `/keys/${keyId}/revoke`);
+  await createKey(merchant.id, { expiresIn: '1m' });
+  await createKey(merchant.id, { expiresIn: '1h' });
+  time.advance(60_000);
   const now = Math.floor(time.now() / 3_600_000) * 3_600_000;
   const codes = [
     ...[codeCount('accepted', 5, { hour: now }), codeCount('ip_not_allowed', 2, { hour: now - 23 * 3_600_000 })],
@@ -383,7 +401,7 @@ onEachDatabase('a list of merchants has their active keys, and their requests of
     (await list()).map(({ id, counts }) => [id, counts]),
     [
       [other.id, { keys: 1, requests: 0, refused: 0 }],
-      [merchant.id, { keys: 2, requests: 7, refused: 2 }],
+      [merchant.id, { keys: 3, requests: 7, refused: 2 }],
     ],
   );
   const authorization = `Bearer ${await tokenFor('tess', { roles: ['treasurer'] })}`;

@@ -1,7 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
 import { HttpsWebhook } from '../../src/adapters/webhooks/https-webhook.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
@@ -14,6 +12,7 @@ import {
 } from '../../src/registry/unusual/webhooks.js';
 import { ManualTime } from './manual-time.js';
 import { emptyList } from '../empty-list.js';
+import { startServer } from '../start-server.js';
 
 const finding = { id: 'unu_1', keyId: 'key_1', rule: 'surge' } as UnusualFinding;
 const [secret, former] = ['a secret of 32 bytes for webhooks', 'the former secret, of 32 bytes!!!'].map((text) =>
@@ -30,20 +29,15 @@ interface Received {
 async function receiver(t: Test) {
   const received: Received[] = [];
   const at = { respond: (response: ServerResponse): void => void response.writeHead(204).end() };
-  const server = createServer((request, response) => {
+  const url = await startServer(t, (request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       received.push({ headers: request.headers, body: Buffer.concat(chunks).toString('utf8') });
       at.respond(response);
     });
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
   });
-  return { received, at, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?of=us` };
+  return { received, at, url: `${url}/hook?of=us` };
 }
 
 /**
@@ -65,11 +59,11 @@ function isSigned({ headers, body }: Received, key: Buffer, now: number): boolea
     .some((given) => given.length === expected.length && timingSafeEqual(given, expected));
 }
 
-async function fixture(t: Test, secrets: readonly Buffer[] = [secret as Buffer]) {
+async function fixture(t: Test, secrets: readonly Buffer[] = [secret as Buffer], timeoutMilliseconds = 30_000) {
   const server = await receiver(t);
   const time = new ManualTime();
   const database = await openRegistryDatabase({ url: 'sqlite::memory:', generation: 'g' });
-  const webhook = new HttpsWebhook({ url: server.url, secrets, now: () => time.now(), timeoutMilliseconds: 500 });
+  const webhook = new HttpsWebhook({ url: server.url, secrets, now: () => time.now(), timeoutMilliseconds });
   t.teardown(async () => {
     await webhook.close();
     await database.destroy();
@@ -83,10 +77,12 @@ async function fixture(t: Test, secrets: readonly Buffer[] = [secret as Buffer])
   const logged: string[] = [];
   const log = (_details: object, message: string): void => void logged.push(message);
   const logger = { error: log, warn: log, info: log };
-  const sender = new WebhookSender({ database, clock: time, timers: time, targets, keepDays: 400, logger });
+  const passed = { milliseconds: 0 };
+  const monotonic = (): number => passed.milliseconds;
+  const sender = new WebhookSender({ database, clock: time, timers: time, targets, keepDays: 400, logger, monotonic });
   const enqueue = () => enqueueWebhooks(database, [finding], ['one'], time.now());
   const rows = () => database.selectFrom('webhooks').selectAll().execute();
-  return { ...server, time, database, sender, enqueue, rows, targets, logged, webhook };
+  return { ...server, time, passed, database, sender, enqueue, rows, targets, logged, webhook };
 }
 
 t.test('a finding is sent with the headers of Standard Webhooks, and is then forgotten', async (t) => {
@@ -157,7 +153,7 @@ t.test('a message that was accepted late is forgotten', async (t) => {
 });
 
 t.test('redirects are not followed, and endless, slow and forged responses end', async (t) => {
-  const { sender, enqueue, rows, received, at, url } = await fixture(t);
+  const { sender, enqueue, rows, received, at, url } = await fixture(t, [secret], 3_000);
   const cases: Record<string, (response: ServerResponse) => void> = {
     'the endpoint responded with status 307': (response) => void response.writeHead(307, { location: url }).end(),
     'the endpoint cannot be reached: timeout': () => undefined,
@@ -218,6 +214,44 @@ t.test('two registries send a message once, and one that ends during an attempt 
   await other.round();
   t.equal(received.length, 2);
   t.same(await rows(), []);
+});
+
+const dayMilliseconds = 24 * 3_600_000;
+
+t.test('a message from before the clock was set back is counted, sent, and given up after a day', async (t) => {
+  const { sender, enqueue, rows, received, time, at, database } = await fixture(t);
+  at.respond = (response) => void response.writeHead(503).end();
+  time.advance(500 * dayMilliseconds);
+  await enqueue();
+  time.advance(-500 * dayMilliseconds);
+  t.equal(await countUndelivered(database, time.now()), 1);
+  await sender.round();
+  t.equal(received.length, 1);
+  t.match(await rows(), [{ created_at: time.now(), next_at: time.now() + 5_000, given_up_at: null }]);
+  time.advance(dayMilliseconds);
+  await sender.round();
+  t.match(await rows(), [{ attempts: 2, given_up_at: time.now() }]);
+});
+
+t.test('a clock that is set forward deletes no finding', async (t) => {
+  const { sender, database, time, passed } = await fixture(t);
+  const found = { id: 'unu_1', key_id: 'key_1', merchant_id: 'm_1', rule: 'surge', pattern: 'surge', message: '' };
+  const place = { address: null, country: null, as_number: null };
+  const undecided = { decision: null, decided_at: null, decided_by: null };
+  const times = { found_at: time.now(), seen_at: time.now() };
+  await database
+    .insertInto('unusual_findings')
+    .values({ ...found, ...place, ...undecided, ...times })
+    .execute();
+  const findings = () => database.selectFrom('unusual_findings').select('id').execute();
+  await sender.round();
+  time.advance(500 * dayMilliseconds);
+  await sender.round();
+  t.same(await findings(), [{ id: 'unu_1' }]);
+  passed.milliseconds += 401 * dayMilliseconds;
+  time.advance(3_600_000);
+  await sender.round();
+  t.same(await findings(), [], 'deleted when that time has passed');
 });
 
 t.test(

@@ -25,6 +25,26 @@ async function openWitness(t: Test, url: string) {
   return { database, findings, instance, listed, signer, time, take: (body: string) => witness.take(body) };
 }
 
+/**
+ * Watches for silent runs while messages arrive.
+ * @returns the inbox; the function `look`, which lets a scan take place after 5 seconds; and the wall clock, which can
+ *   be set
+ */
+function watchSilence(t: Test, { database, time }: Pick<Awaited<ReturnType<typeof openWitness>>, 'database' | 'time'>) {
+  const inbox: { workingSince: number | null } = { workingSince: time.now() };
+  const wall = { ahead: 0 };
+  const clock = { now: () => time.now() + wall.ahead };
+  const looking = new SilentRuns({ database, clock, timers: time, inbox, monotonic: time.monotonic });
+  t.teardown(() => looking.stop());
+  looking.start();
+  const look = async (): Promise<void> => {
+    await until(() => time.untilNext !== null);
+    time.advance(5_000);
+    await until(() => time.untilNext !== null);
+  };
+  return { inbox, look, wall };
+}
+
 function noteOf(body: string, { receipt = '' }: WitnessVerdict): string {
   return parseSubmission((JSON.parse(body) as { submission: string }).submission).note + receipt;
 }
@@ -237,6 +257,59 @@ onEachDatabase('a start over a log other than the signed one is reported and sti
   t.same(await findings(), ['cut', 'fork', 'previous']);
 });
 
+onEachDatabase('a start on the log of a run that goes on is no fork', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  const startAfter = async (previous: WitnessedRun): Promise<void> => {
+    time.advance(1_000);
+    const run = new WitnessedRun(instance).write(1);
+    t.match(await take(run.submit('start', time.now(), { previous: previous.end })), { status: 200 });
+    time.advance(1_000);
+  };
+  const started = async (): Promise<WitnessedRun> => {
+    const run = new WitnessedRun(instance).write(1);
+    await take(run.submit('start', time.now()));
+    return run;
+  };
+  const first = await started();
+  await startAfter(first);
+  await take(first.write(3).submit('periodic', time.now()));
+  await startAfter(first);
+  t.same(await findings(), [], 'the run signed further lines after the first start');
+  await startAfter(first);
+  t.same(await findings(), ['fork'], 'two runs continue its last line');
+
+  const idle = await started();
+  await startAfter(idle);
+  await take(idle.submit('periodic', time.now()));
+  await startAfter(idle);
+  t.same(await findings(), ['fork', 'fork'], 'it signed again, but no further line');
+
+  const late = await started();
+  const { end } = late;
+  const body = late.write(3).submit('periodic', time.now());
+  time.advance(1_000);
+  const other = new WitnessedRun(instance).write(1);
+  await take(other.submit('start', time.now(), { previous: end }));
+  t.match(await take(body), { status: 200 });
+  await startAfter(late);
+  t.same(
+    await findings(),
+    ['fork', 'fork', 'fork'],
+    'its further lines were signed before the start, but received later',
+  );
+});
+
+// docs/audit-log.md says so, because workers and replicas that share a name begin to sign checkpoints together.
+onEachDatabase('of runs that continue files without checkpoints, each but the first is reported', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  for (const expected of [[], ['previous'], ['previous', 'previous']]) {
+    const unsigned = new WitnessedRun(instance).write(4);
+    const run = new WitnessedRun(instance).write(1);
+    t.match(await take(run.submit('start', time.now(), { previous: unsigned.end })), { status: 200 });
+    t.same(await findings(), expected);
+  }
+});
+
 onEachDatabase('contradictory times are reported', async (t, url) => {
   const { findings, instance, take, time } = await openWitness(t, url);
   const run = new WitnessedRun(instance).write(1);
@@ -250,6 +323,35 @@ onEachDatabase('contradictory times are reported', async (t, url) => {
   t.same(await findings(), ['clock'], 'a checkpoint dated before its predecessor');
   await take(run.write(1).submit('periodic', time.now() + 61_000));
   t.same(await findings(), ['clock', 'clock'], 'a checkpoint dated in the future');
+  for (let count = 0; count < 2; count += 1) {
+    time.advance(10_000);
+    await take(run.write(1).submit('periodic', time.now() + 61_000));
+  }
+  t.same(await findings(), ['clock', 'clock'], 'a clock that stays ahead is reported once');
+  time.advance(100_000);
+  await take(run.write(1).submit('periodic', time.now()));
+  await take(run.write(1).submit('periodic', time.now() + 61_000));
+  t.same(await findings(), ['clock', 'clock', 'clock'], 'a clock that was correct in between is reported again');
+});
+
+// Regression: a registry compared the last checkpoint with the time at which another registry had received it.
+onEachDatabase('two registries with different clocks report a run once', async (t, url) => {
+  const { database, findings, instance, signer, take, time } = await openWitness(t, url);
+  const behind = new Witness({ database, clock: { now: () => time.now() - 90_000 }, signer });
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  time.advance(100_000); // by then, the key counts by both clocks
+  for (let count = 0; count < 3; count += 1) {
+    for (const takeNext of [(body: string) => behind.take(body), take]) {
+      time.advance(10_000);
+      t.match(await takeNext(run.write(1).submit('periodic', time.now())), { status: 200 });
+    }
+  }
+  t.same(await findings(), ['clock']);
+  time.advance(7_200_000);
+  await take(run.write(1).submit('periodic', time.now()));
+  await behind.take(run.write(1).submit('periodic', time.now()));
+  t.same(await findings(), ['clock', 'clock'], 'a registry that saw no checkpoint for an hour reports it again');
 });
 
 onEachDatabase('a start dated before the run that it continues is reported', async (t, url) => {
@@ -284,15 +386,7 @@ onEachDatabase('a silent run is reported once, but not a run that ended or was c
   await take(ended.submit('end', time.now()));
   const follower = new WitnessedRun(instance).write(1);
   await take(follower.submit('start', time.now(), { previous: followed.end }));
-  const inbox: { workingSince: number | null } = { workingSince: time.now() };
-  const looking = new SilentRuns({ database, clock: time, timers: time, inbox });
-  t.teardown(() => looking.stop());
-  looking.start();
-  const look = async (): Promise<void> => {
-    await until(() => time.untilNext !== null);
-    time.advance(5_000);
-    await until(() => time.untilNext !== null);
-  };
+  const { inbox, look } = watchSilence(t, { database, time });
   for (let seconds = 5; seconds <= 30; seconds += 5) {
     for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
     await look();
@@ -313,7 +407,41 @@ onEachDatabase('a silent run is reported once, but not a run that ended or was c
   t.same(await findings(), ['silent']);
   const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
   t.match(row?.origin, silent.id);
+  t.match(row?.message, 'and no checkpoint marks the end of the run: check that its gateway runs.');
   t.equal((await take(silent.submit('periodic', time.now()))).status, 200, 'the run may only have been disconnected');
+});
+
+// Regression: the registry compared wall clocks, and reported living gateways after its clock was set or it was paused.
+onEachDatabase('neither a clock that is set nor a pause of the registry makes a run silent', async (t, url) => {
+  const { database, findings, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  const { look, wall } = watchSilence(t, { database, time });
+  await look();
+  wall.ahead = 3_600_000;
+  await look();
+  t.same(await findings(), [], 'the clock was set forward, or another registry with another clock got the checkpoint');
+  await take(run.write(1).submit('periodic', time.now()));
+  await look();
+  time.advance(60_000); // the next scan is 60 s late, and nothing was read meanwhile
+  await look();
+  t.same(await findings(), [], 'the registry was paused');
+  await take(run.write(1).submit('periodic', time.now()));
+  wall.ahead = -3_600_000;
+  for (let seconds = 0; seconds <= 40; seconds += 5) await look();
+  t.same(await findings(), ['silent'], 'a clock that was set back does not hide a silent run');
+});
+
+onEachDatabase('a run that vanished before the registry started is silent after three intervals', async (t, url) => {
+  const { database, findings, instance, take, time } = await openWitness(t, url);
+  await take(new WitnessedRun(instance).write(1).submit('start', time.now()));
+  time.advance(3_600_000);
+  const { look } = watchSilence(t, { database, time });
+  for (let seconds = 5; seconds <= 30; seconds += 5) await look();
+  t.same(await findings(), []);
+  await look();
+  await look();
+  t.same(await findings(), ['silent']);
 });
 
 onEachDatabase(
@@ -327,14 +455,8 @@ onEachDatabase(
     await take(cut.submit('end', time.now(), { next: never.id }));
     await take(next.submit('start', time.now(), { previous: rotated.end }));
     await take(next.submit('end', time.now()));
-    const looking = new SilentRuns({ database, clock: time, timers: time, inbox: { workingSince: time.now() } });
-    t.teardown(() => looking.stop());
-    looking.start();
-    for (let seconds = 0; seconds <= 40; seconds += 5) {
-      await until(() => time.untilNext !== null);
-      time.advance(5_000);
-      await until(() => time.untilNext !== null);
-    }
+    const { look } = watchSilence(t, { database, time });
+    for (let seconds = 0; seconds <= 40; seconds += 5) await look();
     t.same(await findings(), ['silent']);
     const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
     t.match(row, { origin: new RegExp(cut.id), message: new RegExp(never.id) });
@@ -380,10 +502,10 @@ onEachDatabase('the list is append-only', async (t, url) => {
   };
   t.equal(unlike(rows), null);
   t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has only 1');
-  t.match(unlike(rows.toReversed()), 'differ from those that it signed earlier');
+  t.match(unlike(rows.toReversed()), 'differs from the list that the registry signed earlier');
   t.match(
     unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))),
-    'differ from those that it signed earlier',
+    'differs from the list that the registry signed earlier',
   );
   t.match(unlike(rows, head.replace('\n2\n', '\n1\n')), "the signed head of the registry's checkpoint list is invalid");
   const other = new WitnessedList([NoteSigner.inMemory('control.example').receiptKey]);

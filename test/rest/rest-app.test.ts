@@ -1,3 +1,5 @@
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import t from 'tap';
 import { OperatorError } from '../../src/config/operator-error.js';
 import { Refusal } from '../../src/rest/refusal.js';
@@ -42,6 +44,19 @@ t.test('a client that is not admitted gets its response before routing and befor
   }
 });
 
+t.test(
+  'a POST to a route without a body is accepted with the content type that curl sends for an empty body',
+  async (t) => {
+    const app = createRestApp({ admit: () => undefined });
+    t.teardown(() => app.close());
+    app.post('/revoke', () => ({ revoked: true }));
+    const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-length': '0' };
+    const answer = await app.inject({ method: 'POST', url: '/revoke', headers });
+    t.equal(answer.statusCode, 200);
+    t.same(answer.json(), { revoked: true });
+  },
+);
+
 t.test('a path that cannot be decoded is 400, with no-store too', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   t.teardown(() => app.close());
@@ -49,4 +64,26 @@ t.test('a path that cannot be decoded is 400, with no-store too', async (t) => {
   t.equal(answer.statusCode, 400);
   t.same(answer.json(), { success: false, message: 'Bad request', data: { code: 'bad_request', errors: [] } });
   t.equal(answer.headers['cache-control'], 'no-store');
+});
+
+t.test('a client that is still sending a rejected request can read the response', async (t) => {
+  const oversized: (string | null)[] = [];
+  const app = createRestApp({ admit: () => undefined, onOversized: (address) => void oversized.push(address) });
+  t.teardown(() => app.close());
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  const errors: Error[] = [];
+  socket.on('error', (error) => errors.push(error));
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  let received = '';
+  socket.setEncoding('latin1').on('data', (chunk: string) => {
+    // More than the kernel takes at once, so that the end of the writing depends on the server.
+    if (received === '') socket.write('x'.repeat(16_000_000));
+    received += chunk;
+  });
+  socket.write(`GET / HTTP/1.1\r\nx: ${'x'.repeat(20_000)}`);
+  await closed;
+  t.match(received, /^HTTP\/1\.1 431 [^]*\{"success":false,/);
+  t.same(errors, [], 'the connection is not reset');
+  t.same(oversized, ['127.0.0.1'], 'the request is reported once');
 });

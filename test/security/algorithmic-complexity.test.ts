@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import type { AccessEntry } from '../../src/audit/access-entry.js';
 import { ChainCheck, lineHashesOf } from '../../src/audit/chain-check.js';
@@ -6,9 +8,19 @@ import { parseSealedLine } from '../../src/audit/sealed-line.js';
 import { summaryHtml } from '../../src/audit/summary/summary-html.js';
 import { incompleteText, SummaryBuilder } from '../../src/audit/summary/summary.js';
 import { parseStrictJson } from '../../src/json/strict-json.js';
+import { resolveClientAddress } from '../../src/policy/client-address.js';
+import { parseIpAddress } from '../../src/policy/ip-address.js';
+import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { namesOnionService } from '../../src/policy/origins.js';
 import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
+import { registryAuthor } from '../../src/registry/events/author.js';
+import type { ChainPage } from '../../src/registry/events/chain.js';
+import { recordEvents } from '../../src/registry/events/repository.js';
 import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
+import { registryFixture, token } from '../registry/registry-fixture.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 
 /** An Origin as long as a request head allows. Parsing a non-ASCII character takes a third of a microsecond. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);
@@ -82,6 +94,24 @@ t.test('a host name of impossible length matches no allowlist', (t) => {
       `${header}, with 400 soft hyphens, which are ignored`,
     );
   }
+  t.end();
+});
+
+// A slice keeps its whole source in memory: 10,000 remembered entries kept 10,000 headers of 16 KB, without a key.
+t.test('remembered X-Forwarded-For entries do not keep the headers in which they arrived', (t) => {
+  const proxies = compileIpRanges(['192.0.2.1']);
+  const peer = parseIpAddress('192.0.2.1');
+  if (peer === null) throw new Error('no address');
+  const filling = 'a'.repeat(15_000);
+  const clients = 2_000;
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let client = 0; client < clients; client += 1) {
+    const header = `${filling}${client}, 2001:db8:1234:5678:9abc:def0:1234:${client.toString(16)}`;
+    t.ok(resolveClientAddress(peer, [Buffer.from(header).toString()], proxies));
+  }
+  collectGarbage();
+  t.ok(process.memoryUsage().heapUsed - before < clients * 5_000);
   t.end();
 });
 
@@ -193,7 +223,46 @@ t.test('an audit summary with more addresses than it can hold reports itself as 
   summing.add(entryOf('192.0.2.66', 'key_stolen', 'ip_not_allowed'));
   const summary = summing.end();
   t.same(summary.incomplete, ['addresses', 'newAddresses']);
-  t.match(incompleteText(summary), /^These lists lack the values that came last, .*: addresses, newAddresses\.\n$/);
-  t.match(summaryHtml(summary, null, 'a log'), 'too many distinct ones: addresses, newAddresses.');
+  t.match(
+    incompleteText(summary),
+    /^These lists are incomplete, because .*: addresses, newAddresses\. Values .* are not counted\.\n$/,
+  );
+  t.match(summaryHtml(summary, null, 'a log'), 'too many distinct values: addresses, newAddresses.');
   t.end();
+});
+
+// A merchant's member can store events with two full allowlists each. A page of 500 such events had 300 MB.
+t.test('a page of the chain of events is bounded, however large the events are', async (t) => {
+  const { app, database } = await registryFixture(t, 'sqlite::memory:');
+  const state = { text: 'a'.repeat(300 * 1024) };
+  const event = { action: 'merchant.changed', merchantId: 'm_1', keyId: null, before: state, after: state } as const;
+  const events = Array.from({ length: 60 }, () => event);
+  await database
+    .transaction()
+    .execute((transaction) => recordEvents(transaction, events, { at: 0, author: registryAuthor, revision: 1 }));
+  const end = await database.selectFrom('event_tail').select('position').executeTakeFirstOrThrow();
+  const all = Array.from({ length: end.position }, (_, index) => index + 1);
+  await database
+    .insertInto('event_checkpoints')
+    .values(all.map((position) => ({ position, signed_at: 0, note: 'a note' })))
+    .execute();
+  const read = async (after: number): Promise<ChainPage> => {
+    const url = `/events/chain/rows?after=${after}`;
+    const response = await app.inject({ url, headers: { authorization: `Bearer ${token}` } });
+    t.ok(response.rawPayload.length < 16 * 1024 * 1024, `${response.rawPayload.length} bytes`);
+    return response.json<{ data: ChainPage }>().data;
+  };
+  const pages: ChainPage[] = [];
+  for (let after: number | null = 0; after !== null; after = pages.at(-1)?.next ?? null) pages.push(await read(after));
+  t.same(
+    pages.flatMap((page) => page.events.map(({ position }) => position)),
+    all,
+    'each position is on one page',
+  );
+  for (const page of pages)
+    t.same(
+      page.checkpoints.map(({ position }) => position),
+      page.events.map(({ position }) => position),
+      'with the checkpoints of its positions',
+    );
 });

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { enter, startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
 import { consoleFixture, origin, sessionIn } from '../console/console-fixture.js';
 
 // A browser sends the session cookie with requests that other pages cause. A page of another port of the same host is
@@ -41,6 +42,33 @@ t.test('a form of another site signs nobody in: links are used by requests of th
   t.equal(sessionIn(forged), '', 'otherwise a victim would work in the account of the attacker');
   t.equal((await ask('GET', '/console/api/enter')).status, 401, 'and a GET uses no link up');
 });
+
+t.test(
+  'a link that a page of another site opens signs nobody in before a click',
+  { skip: withoutBrowser },
+  async (t) => {
+    const product = await startProduct(t);
+    const page = await (await startBrowser(t, product.origin)).open();
+    await enter(page, product.link);
+    await page.getByText('demo-owner (owner)').waitFor();
+    await product.ask('POST', '/administrators', { name: 'mallory', roles: ['support'] });
+    const { url } = await product.ask<{ url: string }>('POST', '/console-links', { administrator: 'mallory' });
+    const posted: string[] = [];
+    page.on('request', (request) => {
+      if (request.method() === 'POST') posted.push(new URL(request.url()).pathname);
+    });
+    await page.goto(url);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).waitFor();
+    await page.waitForLoadState('networkidle');
+    t.same(posted, []);
+    t.notMatch(page.url(), /#/, 'the address bar does not keep the token');
+    await page.goto(`${product.origin}/console/`);
+    await page.getByText('demo-owner (owner)').waitFor();
+    await enter(page, url);
+    await page.getByText('mallory (support)').waitFor();
+    t.same(posted, ['/console/api/enter']);
+  },
+);
 
 t.test('a foreign Host gets 421, so that DNS rebinding reaches nothing', async (t) => {
   const { ask } = await consoleFixture(t, 'sqlite::memory:');

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
+import { enter, startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
 
 t.test(
   'key leak: a key that somebody pastes into a filter is not sent, and is not in the address',
@@ -9,7 +9,7 @@ t.test(
     const { origin } = product;
     const browser = await startBrowser(t, origin);
     const page = await browser.open();
-    await page.goto(product.link);
+    await enter(page, product.link);
     await page.getByRole('heading', { name: 'Merchants' }).waitFor();
     const sent: string[] = [];
     page.on('request', (request) => sent.push(`${request.url()} ${request.postData() ?? ''}`));
@@ -23,7 +23,7 @@ t.test(
         fields += 1;
         for (const secret of secrets) {
           await field.fill(secret);
-          await page.getByText('That looks like a key. It was not sent.').waitFor();
+          await page.getByText('That looks like a key, so it was not sent.').waitFor();
           // Longer than the pause after which a filter applies.
           await page.waitForTimeout(400);
           t.notOk(page.url().includes(secret), `${at}: the address does not have it`);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { requestAs, startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
+import { enter, requestAs, startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
 
 // Texts that a merchant or a caller can set, on every page that shows them: nothing runs, loads or looks like another
 // text.
@@ -40,6 +40,10 @@ const invisible = [
   '\u180e',
   '\u{e0041}',
   '\u200f',
+  '\u3164',
+  '\u2800',
+  '\u034f',
+  '\ufe0f',
 ];
 const payloads = [
   ...tags.flatMap((tag) => frames.map((frame) => frame(tag))),
@@ -53,10 +57,10 @@ const payloads = [
 ].map((payload) => payload.slice(0, 90));
 
 t.test(
-  '200 payloads in names, labels, paths and reasons run nothing and hide nothing',
+  '220 payloads in names, labels, paths and reasons run nothing and hide nothing',
   { skip: withoutBrowser, timeout: 240_000 },
   async (t) => {
-    t.equal(payloads.length, 200);
+    t.equal(payloads.length, 220);
     const product = await startProduct(t);
     const merchants: string[] = [];
     let secret = '';
@@ -78,8 +82,9 @@ t.test(
     const browser = await startBrowser(t, product.origin);
     await browser.context.exposeFunction('ranIt', () => browser.faults.push('a payload ran'));
     const page = await browser.open();
-    await page.goto(product.link);
+    await enter(page, product.link);
     await page.getByRole('heading', { name: 'Merchants' }).waitFor();
+    await page.locator('th bdi').nth(19).waitFor();
     const texts = async (selector: string): Promise<string[]> => page.locator(selector).allTextContents();
     t.ok((await texts('th bdi')).length >= 20, 'the names are shown');
     const shown: string[] = [];
@@ -103,6 +108,18 @@ t.test(
       .getByRole('row', { name: /test_key_in_live/ })
       .nth(19)
       .waitFor();
+
+    const longWord = 'x'.repeat(900);
+    const { key: other } = await product.ask<{ key: string }>('POST', `/merchants/${merchants[1] ?? ''}/keys`, {
+      environment: 'test',
+    });
+    await requestAs(product, other, `/transactions/${longWord}`);
+    await page.goto(`${product.origin}/console/merchants/${merchants[1] ?? ''}/activity`);
+    await page.getByText(longWord).waitFor();
+    const widest = await page.evaluate<number>(
+      `Math.max(...[...document.querySelectorAll('table')].map(({ offsetWidth }) => offsetWidth))`,
+    );
+    t.ok(widest < 4_000, `a long word does not move other columns away: ${widest} pixels`);
     await page.goto(`${product.origin}/console/events`);
     await page.getByRole('row').nth(20).waitFor();
     await page.goto(`${product.origin}/console/tokens`);
@@ -124,7 +141,7 @@ t.test(
 
 function escaped(text: string): string {
   return text.replaceAll(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu,
     (one) => `\\u${(one.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`,
   );
 }

@@ -54,6 +54,8 @@ t.test('the wallets of the console are no way to the rest of the services', asyn
     'environment=%0d%0a',
   ])
     t.equal((await ask('GET', `${api}?${query}`, { session })).status, 422, query);
+  for (const query of ['reference=', 'reference=a%26b', 'reference=a%0d%0ab', 'reference=a&reference=b'])
+    t.equal((await ask('GET', `${api}/${wallet}/entries?${query}`, { session })).status, 422, query);
   t.same(
     received.filter(({ authorization }) => authorization?.startsWith('Bearer ey') === true),
     [],

@@ -1,12 +1,20 @@
-import { registryAuthor } from '../../src/registry/events/author.js';
+import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import type { InactiveReport } from '../../src/gateway/store-ports.js';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
+import { registryAuthor } from '../../src/registry/events/author.js';
+import { deleteEvents } from '../../src/registry/events/repository.js';
+import { knownGateways } from '../../src/registry/gateways/known-gateways.js';
 import { Roster } from '../../src/registry/gateways/roster.js';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import { keyEntry, merchantEntry, storedKeys } from '../../src/registry/projection/current-records.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
-import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
+import { holdBack, lift, listHeldBack } from '../../src/registry/restores/held-back.js';
+import { laterRecords } from '../../src/registry/restores/later-records.js';
+import { noteRestore } from '../../src/registry/restores/restores.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { until } from '../registry/manual-time.js';
 import { gateway } from '../registry/memory-records-store.js';
@@ -16,6 +24,7 @@ import { chainStart } from '../../src/evidence/event-chain.js';
 import { withoutTriggers } from '../registry/without-triggers.js';
 import { differences, waitingChanges } from '../registry/stored-state.js';
 
+const noLog = { error: () => undefined, warn: () => undefined, info: () => undefined };
 const paging = { page: 1, perPage: 100 };
 const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
 
@@ -131,6 +140,61 @@ onEachDatabase(
   },
 );
 
+onEachDatabase('database rollback: lifting undoes no decision that was made after the restore', async (t, url) => {
+  const { context, database, time } = await projectionFixture(t, url);
+  const live = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+  const fraud = await createMerchant(context, registryAuthor, { name: 'y', goLive: true });
+  const held = await createKey(context, registryAuthor, live.id, { environment: 'live' });
+  const ending = await createKey(context, registryAuthor, live.id, { environment: 'live' });
+  const replaced = await createKey(context, registryAuthor, live.id, { environment: 'live' });
+  const rowOf = async (keyId: string) => storedKeys(database).where('key_id', '=', keyId).executeTakeFirstOrThrow();
+  const merchantOf = async (id: string) =>
+    database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  const later = new Date(time.now() + 60_000).toISOString();
+  const known = [];
+  for (const { keyId } of [held, ending, replaced]) {
+    const { name, value } = keyEntry(await rowOf(keyId));
+    const ended = keyId === held.keyId ? { status: 'INACTIVE' } : { expiresAt: later };
+    known.push({ name, value: { ...value, revision: 90, ...ended } });
+  }
+  for (const { id } of [live, fraud]) {
+    const { name, value } = merchantEntry(await merchantOf(id));
+    known.push({ name, value: { ...value, revision: 91, goLive: false } });
+  }
+  t.equal(await holdBack(context, known, 'store'), 5);
+
+  await revokeKey(context, registryAuthor, held.keyId);
+  await revokeKey(context, registryAuthor, ending.keyId);
+  await resetKey(context, registryAuthor, replaced.keyId, {});
+  await changeMerchant(context, registryAuthor, fraud.id, { status: 'SUSPENDED' });
+  for (const id of [held.keyId, ending.keyId, replaced.keyId, fraud.id])
+    await t.rejects(lift(context, registryAuthor, id), { message: /not found/i });
+  for (const { keyId } of [held, ending, replaced]) t.equal((await rowOf(keyId)).status, 'REVOKED');
+  t.match(await merchantOf(fraud.id), { status: 'SUSPENDED', go_live: 0 });
+
+  await changeMerchant(context, registryAuthor, live.id, { name: 'a name decides nothing' });
+  const rules = { database, clock: time, random: randomBytes };
+  await applyConfiguredRules(rules, { ...noRules, goLive: true }, { ...noLog });
+  await t.rejects(lift(context, registryAuthor, live.id), { statusCode: 409, code: 'approval_required' });
+  t.match(await merchantOf(live.id), { go_live: 0 });
+  await applyConfiguredRules(rules, noRules, { ...noLog });
+  await lift(context, registryAuthor, live.id);
+  t.match(await merchantOf(live.id), { go_live: 1 });
+});
+
+onEachDatabase('database rollback: a key that is held back as revoked can be revoked for good', async (t, url) => {
+  const { context, database } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+  const row = await storedKeys(database).where('key_id', '=', keyId).executeTakeFirstOrThrow();
+  const { name, value } = keyEntry(row);
+  t.equal(await holdBack(context, [{ name, value: { ...value, revision: 90, status: 'REVOKED' } }], 'store'), 1);
+  await revokeKey(context, registryAuthor, keyId);
+  await t.rejects(lift(context, registryAuthor, keyId), { message: /not found/i });
+  const events = await database.selectFrom('events').select('action').where('key_id', '=', keyId).execute();
+  t.match(events.at(-1), { action: 'key.revoked' });
+});
+
 onEachDatabase(
   'database rollback: if no process knows the lost changes, the registry reports since when changes may be missing',
   async (t, url) => {
@@ -156,7 +220,9 @@ onEachDatabase(
 async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[0], url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection, store } = fixture;
-  const one = projection('one');
+  const [former, one] = [projection('former'), projection('one')];
+  await former.run();
+  await former.end();
   await one.run();
   const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
   const key = await createKey(context, registryAuthor, id, { environment: 'live' });
@@ -196,7 +262,7 @@ async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[
       ...{ database, store, projection: projecting, clock: fixture.time, timers: fixture.time },
       ...{ longestLifetimeMilliseconds: 31_000, onWork: () => undefined },
     });
-  return { ...fixture, keyId: key.keyId, merchantId: id, report, rosterOf, states };
+  return { ...fixture, former, one, keyId: key.keyId, merchantId: id, report, rosterOf, states };
 }
 
 onEachDatabase(
@@ -225,7 +291,7 @@ onEachDatabase(
     t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
     t.same(store.inactive, [], 'and the report is removed');
     t.match(
-      logged.find(({ message }) => message.startsWith('the database lacks changes that the store or a gateway has')),
+      logged.find(({ message }) => message.includes('the database was restored to an earlier state')),
       { details: { heldBack: 2 } },
     );
   },
@@ -246,6 +312,68 @@ onEachDatabase(
     t.same(store.inactive, []);
   },
 );
+
+// If the registry ended between the two changes, `restores list` never called the restore certain.
+onEachDatabase(
+  'database rollback: a restore is certain as soon as a reported revocation is held back',
+  async (t, url) => {
+    const { database, projection, report, rosterOf, states, store } = await restoredBesideEmptyStore(t, url);
+    const next = projection('next');
+    await next.run();
+    store.inactive = [report];
+    const removeReports = store.removeReports.bind(store);
+    store.removeReports = () => Promise.reject(new Error('the registry ends here'));
+    await t.rejects(rosterOf(next).update(), /the registry ends here/);
+    t.same(await states(), { status: 'REVOKED', goLive: 0 });
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+    store.removeReports = removeReports;
+    await rosterOf(next).update();
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+    t.same(store.inactive, []);
+  },
+);
+
+onEachDatabase(
+  'database rollback: a registry that takes over again does not rely on what it saw before',
+  async (t, url) => {
+    const { database, former, keyId, report, states, store } = await restoredBesideEmptyStore(t, url);
+    store.inactive = [report];
+    const written: unknown[] = [];
+    store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+    await former.run();
+    t.same(await states(), { status: 'REVOKED', goLive: 0 });
+    t.notMatch(written, [{ keyId, status: 'ACTIVE' }]);
+    const { isComplete } = await knownGateways({ database, store, longestLifetimeMilliseconds: 31_000 });
+    t.equal(isComplete, false, 'unknown gateways could use old records');
+  },
+);
+
+onEachDatabase(
+  'database rollback: a registry that has seen another one write relies on nothing, even if the database lacks that',
+  async (t, url) => {
+    const { database, former, one, report, states, store } = await restoredBesideEmptyStore(t, url);
+    await one.run();
+    await former.run(); // gets nothing, and sees the other registry
+    [store.meta, store.revision, store.change] = [null, 0, null];
+    store.records.clear();
+    store.inactive = [report];
+    await database.updateTable('projector').set({ holder: 'former', lease_ends_at: 0 }).execute();
+    await former.run();
+    t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  },
+);
+
+onEachDatabase('database rollback: a decision to keep a held-back merchant as it is is an event', async (t, url) => {
+  const { context, database } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const row = await database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  const { name, value } = merchantEntry(row);
+  t.equal(await holdBack(context, [{ name, value: { ...value, revision: 90, status: 'INACTIVE' } }], 'store'), 1);
+  await changeMerchant(context, registryAuthor, id, { status: 'INACTIVE' });
+  await t.rejects(lift(context, registryAuthor, id), { message: /not found/i });
+  const events = await database.selectFrom('events').select('action').where('merchant_id', '=', id).execute();
+  t.match(events.at(-1), { action: 'merchant.changed' });
+});
 
 onEachDatabase('a gateway’s report is read again after an interrupted comparison', async (t, url) => {
   const { keyId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
@@ -306,23 +434,409 @@ for (const isSameProcess of [true, false]) {
   });
 }
 
-onEachDatabase('a merchant that changes between restore and comparison is still held back', async (t, url) => {
-  const { context, database, projection } = await projectionFixture(t, url);
+// The generation was stored first. If the registry ended before it stored the restore, `restores list` stayed empty.
+onEachDatabase('database rollback: a restore that could not be stored is found again', async (t, url) => {
+  const { database, projection, restore } = await revokedSinceBackup(t, url);
+  await restore();
+  const first = projection('first');
+  await database.schema.alterTable('restores').renameTo('away').execute();
+  await t.rejects(first.run());
+  await first.end();
+  await database.schema.alterTable('away').renameTo('restores').execute();
+  await projection('second').run();
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+  t.match(await database.selectFrom('api_keys').select('status').execute(), [{ status: 'REVOKED' }]);
+});
+
+// An interrupted comparison raises the database's revision to that of the store. The next comparison then found no
+// reused revision, and wrote the merchant as active.
+for (const isInterrupted of [false, true]) {
+  const when = isInterrupted ? ', also after an interrupted comparison' : '';
+  onEachDatabase(`a merchant that changes between restore and comparison is still held back${when}`, async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+    await one.run();
+    const restore = await backUp(database);
+    await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+    await one.run();
+    await one.end();
+    await restore();
+
+    for (const name of ['a', 'b', 'c']) await changeMerchant(context, registryAuthor, id, { name });
+    if (isInterrupted) {
+      const interrupted = projection('interrupted');
+      store.fails = (call) => (call === 'names' ? 'before' : null);
+      await t.rejects(interrupted.run(), /the store is away/);
+      store.fails = () => null;
+      await interrupted.end();
+    }
+    await projection('next').run();
+    t.match(await database.selectFrom('merchants').select(['status', 'name']).execute(), [
+      { status: 'SUSPENDED', name: 'c' },
+    ]);
+  });
+}
+
+// Another change had reused the revision of the suspension, and the merchant's own change has a higher one. So the
+// record in the store did not seem to be later, and the merchant was written as active.
+for (const isMeanwhile of [false, true]) {
+  const when = isMeanwhile ? 'during the comparison' : 'after another change';
+  onEachDatabase(`a merchant whose record changes ${when} is still held back after a restore`, async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+    await one.run();
+    const restore = await backUp(database);
+    const suspended = await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+    await one.run();
+    await one.end();
+    await restore();
+
+    const rename = async () => (await changeMerchant(context, registryAuthor, id, { name: 'renamed' })).revision;
+    let renamed = 0;
+    if (isMeanwhile) {
+      const names = store.names.bind(store);
+      store.names = async function* (prefix) {
+        if (renamed === 0) renamed = await rename();
+        yield* names(prefix);
+      };
+    } else {
+      const { revision } = await createMerchant(context, registryAuthor, { name: 'reuses the revision' });
+      t.equal(revision, suspended.revision);
+      renamed = await rename();
+    }
+    const written: unknown[] = [];
+    store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+    await projection('next').run();
+    t.ok(renamed > suspended.revision);
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [
+      { status: 'SUSPENDED', name: 'renamed', go_live: 1 },
+    ]);
+    const active = written.filter((value) => JSON.stringify(value).includes(`"merchantId":"${id}"`));
+    t.same(new Set(active.map((value) => (value as { status: string }).status)), new Set(['SUSPENDED']));
+    t.match((await listHeldBack(database, paging)).items, [{ kind: 'merchant', merchantId: id, source: 'store' }]);
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+    t.same(await differences(database, store), []);
+  });
+}
+
+// The registry held back every restriction of the record if one of them was not lifted. So the merchant was no longer
+// live, although an operator had taken it live after the restore.
+onEachDatabase('a merchant that goes live after a restore is held back only as suspended', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
   await one.run();
-  const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   await one.run();
   const restore = await backUp(database);
-  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  const suspended = await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
   await one.run();
   await one.end();
   await restore();
 
-  for (const name of ['a', 'b', 'c']) await changeMerchant(context, registryAuthor, id, { name });
+  const { revision } = await createMerchant(context, registryAuthor, { name: 'reuses the revision' });
+  t.equal(revision, suspended.revision);
+  await changeMerchant(context, registryAuthor, id, { goLive: true });
   await projection('next').run();
-  t.match(await database.selectFrom('merchants').select(['status', 'name']).execute(), [
-    { status: 'SUSPENDED', name: 'c' },
+  t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [
+    { status: 'SUSPENDED', go_live: 1 },
   ]);
+  t.match((await listHeldBack(database, paging)).items, [{ kind: 'merchant', merchantId: id, source: 'store' }]);
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase(
+  'a key that is reactivated after a restore is held back only with its earlier expiry',
+  async (t, url) => {
+    const { context, database, time } = await projectionFixture(t, url);
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+    const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+    const rowOf = () => storedKeys(database).where('key_id', '=', keyId).executeTakeFirstOrThrow();
+    const { name, value } = keyEntry(await rowOf());
+    t.equal(await holdBack(context, [{ name, value: { ...value, revision: 90, status: 'INACTIVE' } }], 'store'), 1);
+    const { revision } = await rowOf();
+    await lift(context, registryAuthor, keyId);
+
+    const end = time.now() + 60_000;
+    const expiring = { ...value, revision, status: 'INACTIVE', expiresAt: new Date(end).toISOString() };
+    t.equal(await holdBack(context, [{ name, value: expiring }], 'store'), 1);
+    t.match(await rowOf(), { status: 'ACTIVE', expires_at: end });
+  },
+);
+
+// The query returned the allowlists of all changes of a merchant, which can have some hundred KiB each.
+onEachDatabase('the search for the change that lifted a restriction reads no allowlists', async (t, url) => {
+  const { context, database } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  const row = await database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  await changeMerchant(context, registryAuthor, id, { ipAllowlist: ['8.8.4.4'] });
+  await changeMerchant(context, registryAuthor, id, { ipAllowlist: null });
+  await changeMerchant(context, registryAuthor, id, { status: 'ACTIVE' });
+  const rows: unknown[] = [];
+  const watched = database.withPlugin({
+    transformQuery: ({ node }) => node,
+    transformResult: ({ result }) => {
+      rows.push(...result.rows);
+      return Promise.resolve(result);
+    },
+  });
+  const { keys, merchants } = await laterRecords(watched, [merchantEntry(row)], 0);
+  t.same([...keys, ...merchants], [], 'the change that lifted the restriction is found');
+  t.match(JSON.stringify(rows), 'SUSPENDED');
+  t.notMatch(JSON.stringify(rows), '8.8.4.4');
+});
+
+// The store had announced a change, and the registry could not remove it from the outbox. It took the change for
+// another one with the same revision, and held the merchant back.
+onEachDatabase('an announced change that is still in the outbox is no restore', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await one.run();
+  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  store.fails = (call) => (call === 'publish' ? 'after' : null);
+  await t.rejects(one.run(), /the store went away/);
+  store.fails = () => null;
+  await one.end();
+  t.equal(store.revision, 2);
+  t.equal(await waitingChanges(database), 1);
+
+  await changeMerchant(context, registryAuthor, id, { status: 'ACTIVE' });
+  store.server = 'run-2';
+  await projection('next').run();
+  t.match(await database.selectFrom('merchants').select('status').execute(), [{ status: 'ACTIVE' }]);
+  t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+  t.same(await database.selectFrom('restores').selectAll().execute(), []);
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase('a report of an announced change that is still in the outbox holds nothing back', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await one.run();
+  const generation = store.meta?.generation ?? '';
+  const { revision } = await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  store.fails = (call) => (call === 'publish' ? 'after' : null);
+  await t.rejects(one.run(), /the store went away/);
+  store.fails = () => null;
+  await one.end();
+
+  const name = `merchant:${id}`;
+  const entries = [{ name, value: store.records.get(name) ?? {} }];
+  t.match(entries, [{ value: { status: 'SUSPENDED', revision } }]);
+  await changeMerchant(context, registryAuthor, id, { status: 'ACTIVE' });
+  [store.meta, store.revision, store.change] = [null, 0, null];
+  store.records.clear();
+  store.inactive = [{ name: 'inactive:g:0', instanceId: 'g', generation, revision, isSealed: false, entries }];
+  await projection('next').run();
+  t.match(await database.selectFrom('merchants').select('status').execute(), [{ status: 'ACTIVE' }]);
+  t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 0 }]);
+  t.same(store.inactive, []);
+  t.same(await differences(database, store), []);
+});
+
+// The rebuild was complete, but the registry did not know it. It took the change that it had announced itself for
+// another one with the same revision.
+for (const wasRestored of [false, true]) {
+  const when = wasRestored ? ', also more than a day after a restore' : '';
+  onEachDatabase(`a rebuild whose reply was lost undoes no change that follows${when}`, async (t, url) => {
+    const { context, database, projection, store, time } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    if (wasRestored) await noteRestore({ database, clock: time }, true);
+    time.advance(86_400_001);
+    store.server = 'run-2';
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+    store.fails = (call) => (call === 'complete' ? 'after' : null);
+    await t.rejects(one.run(), /the store went away/);
+    store.fails = () => null;
+    t.match(store.records.get(`merchant:${id}`), { goLive: false });
+
+    await changeMerchant(context, registryAuthor, id, { goLive: true });
+    await one.run();
+    t.match(await database.selectFrom('merchants').select('go_live').execute(), [{ go_live: 1 }]);
+    t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+    t.same(await differences(database, store), []);
+  });
+}
+
+/** The report of `restoredBesideEmptyStore` with revisions that the database has assigned again, to a new name. */
+async function reusedReport({
+  context,
+  merchantId,
+  report,
+}: Pick<Awaited<ReturnType<typeof restoredBesideEmptyStore>>, 'context' | 'merchantId' | 'report'>) {
+  const { revision } = await changeMerchant(context, registryAuthor, merchantId, { name: 'another name' });
+  const entries = report.entries.map((one) => ({ ...one, value: { ...one.value, revision } }));
+  return { ...report, revision, entries };
+}
+
+// The registry compared the report only after it had written the records, unless the revision of the report was higher
+// than that of the database.
+onEachDatabase('a reported revocation with a reused revision is held back before any write', async (t, url) => {
+  const fixture = await restoredBesideEmptyStore(t, url);
+  const { database, keyId, projection, states, store } = fixture;
+  store.inactive = [await reusedReport(fixture)];
+  const written: unknown[] = [];
+  store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+  await projection('next').run();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  const keys = written.filter((value) => JSON.stringify(value).includes(`"keyId":"${keyId}"`));
+  t.same(new Set(keys.map((value) => (value as { status: string }).status)), new Set(['REVOKED']));
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+  t.same(store.inactive, []);
+  t.same(await differences(database, store), []);
+});
+
+// The database had announced its own change with this revision, so the record did not seem to be later.
+onEachDatabase('a late report with a reused revision is held back', async (t, url) => {
+  const fixture = await restoredBesideEmptyStore(t, url);
+  const { database, projection, rosterOf, states, store } = fixture;
+  const report = await reusedReport(fixture);
+  const next = projection('next');
+  await next.run();
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 });
+  store.inactive = [report];
+  await rosterOf(next).update();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+});
+
+onEachDatabase('a record that was lifted is not held back again by the report of another gateway', async (t, url) => {
+  const { context, database, keyId, merchantId, projection, report, rosterOf, states, store } =
+    await restoredBesideEmptyStore(t, url);
+  store.inactive = [report];
+  const next = projection('next');
+  await next.run();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  for (const id of [keyId, merchantId]) await lift(context, registryAuthor, id);
+  await next.run();
+  store.inactive = [{ ...report, name: 'inactive:h:0', instanceId: 'h' }];
+  await rosterOf(next).update();
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 });
+  t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+  t.same(store.inactive, []);
+});
+
+type Fixture = Awaited<ReturnType<typeof projectionFixture>>;
+
+/** Suspends and reactivates a merchant. `restoreStore` restores the store from a snapshot between the two changes. */
+async function reactivate(
+  t: Test,
+  { context, store }: Pick<Fixture, 'context' | 'store'>,
+  one: ReturnType<Fixture['projection']>,
+) {
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  await one.run();
+  const [name, { revision, change }] = [`merchant:${id}`, store];
+  const old = { ...store.records.get(name) };
+  t.match(old, { status: 'SUSPENDED' });
+  await changeMerchant(context, registryAuthor, id, { status: 'ACTIVE' });
+  const newest = await createMerchant(context, registryAuthor, { name: 'y' });
+  await one.run();
+  await one.end();
+  const restoreStore = (): void => {
+    store.records.set(name, old);
+    [store.revision, store.change] = [revision, change];
+  };
+  return { id, newest, restoreStore };
+}
+
+for (const isRetained of [true, false]) {
+  const events = isRetained ? 'has the event of a reactivation' : 'has deleted the event of a reactivation';
+  onEachDatabase(`an old snapshot of the store undoes no change if the database ${events}`, async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id, newest, restoreStore } = await reactivate(t, { context, store }, one);
+    if (!isRetained) {
+      await withoutTriggers(database);
+      await database.deleteFrom('event_chain').execute();
+      await database.deleteFrom('events').where('revision', '<', newest.revision).execute();
+    }
+    restoreStore();
+    await projection('next').run();
+    t.match(await database.selectFrom('merchants').select('status').where('id', '=', id).execute(), [
+      { status: 'ACTIVE' },
+    ]);
+    t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 0 }]);
+    t.same(await differences(database, store), []);
+  });
+}
+
+// An event with a time in the future is not deleted. Because of its low revision, the registry treated the deleted
+// reactivation as a change that never was.
+onEachDatabase('an event that is kept longer than later ones makes no older record count', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  time.advance(1_000);
+  await createMerchant(context, registryAuthor, { name: 'in the future' });
+  time.advance(-1_000);
+  const { id, newest, restoreStore } = await reactivate(t, { context, store }, one);
+  t.match(await deleteEvents(database, { after: 0, until: time.now(), now: time.now() }), { forgotten: 3 });
+  const kept = await database.selectFrom('events').select('revision').orderBy('seq').execute();
+  t.same(kept, [{ revision: 1 }, { revision: newest.revision }]);
+
+  restoreStore();
+  await projection('next').run();
+  t.match(await database.selectFrom('merchants').select('status').where('id', '=', id).execute(), [
+    { status: 'ACTIVE' },
+  ]);
+  t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+});
+
+onEachDatabase('an interrupted rebuild undoes no reactivation that is not yet in the store', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
+  await one.run();
+  await changeMerchant(context, registryAuthor, id, { status: 'ACTIVE' });
+  store.fails = (call) => (call === 'write' ? 'before' : null);
+  await t.rejects(one.run(), /the store is away/, 'the change is not written');
+  store.server = 'run-2';
+  await t.rejects(one.run(), /the store is away/, 'the rebuild is interrupted');
+  store.fails = () => null;
+  await one.run();
+  t.match(await database.selectFrom('merchants').select('status').execute(), [{ status: 'ACTIVE' }]);
+  t.equal((await listHeldBack(database, paging)).totalRecords, 0);
+  t.same(await differences(database, store), []);
+});
+
+// The record was held back, and the report was deleted. So `restores list` never called the restore certain.
+onEachDatabase('a report that arrives after an interrupted rebuild makes the restore certain', async (t, url) => {
+  const { context, database, merchantId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
+  const restores = () => database.selectFrom('restores').select('is_certain').execute();
+  const { revision } = await changeMerchant(context, registryAuthor, merchantId, { name: 'another name' });
+  const interrupted = projection('interrupted');
+  store.fails = (call) => (call === 'write' ? 'before' : null);
+  await t.rejects(interrupted.run(), /the store is away/);
+  store.fails = () => null;
+  await interrupted.end();
+  t.same(await restores(), [{ is_certain: 0 }]);
+
+  const entries = report.entries.map((one) => ({ ...one, value: { ...one.value, revision } }));
+  store.inactive = [{ ...report, revision, entries }];
+  await projection('next').run();
+  t.same(await restores(), [{ is_certain: 1 }]);
+  t.same(
+    await states(),
+    { status: 'REVOKED', goLive: 0 },
+    'also if the database has reused the revision of the report for a change of the merchant',
+  );
+  t.same(await differences(database, store), []);
 });
 
 onEachDatabase('a malformed record that is held back does not stop the comparison and is inactive', async (t, url) => {
@@ -404,6 +918,23 @@ onEachDatabase('database rollback under a running registry is detected, also wit
     [],
     'a gateway would take a decreasing revision for a data loss of the store',
   );
+});
+
+// The change was in neither the database nor the outbox. So the registry replied that the store has it.
+onEachDatabase('database rollback: a change that a failover lost does not count as written', async (t, url) => {
+  const { context, database, projection } = await projectionFixture(t, url);
+  const one = projection('one');
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+  await one.run();
+  const { revision } = await revokeKey(context, registryAuthor, keyId);
+  await database.deleteFrom('outbox').execute();
+  await database
+    .updateTable('revision')
+    .set({ value: revision - 1 })
+    .execute();
+  t.notOk(await one.hasProjected(revision));
+  t.ok(await one.hasProjected(revision - 1), 'the changes before it are written');
 });
 
 onEachDatabase('database rollback while no registry ran is detected', async (t, url) => {
@@ -539,8 +1070,12 @@ onEachDatabase('a record of a later generation is replaced too', async (t, url) 
   await one.run();
   t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'the record has not been replaced yet');
   store.meta = null;
+  const restores = () => database.selectFrom('restores').select('is_certain').execute();
+  t.same(await restores(), []);
   await t.rejects(one.run(), /a record of revision 900/);
+  t.same(await restores(), [{ is_certain: 1 }]);
   await one.run();
+  t.same(await restores(), [{ is_certain: 1 }], 'the rewrite adds no second entry');
   t.same(await differences(database, store), []);
   t.ok((await context.revision()) >= 900);
 });

@@ -95,7 +95,12 @@ function piecesOfLength(size: number, text: string): string[] {
   );
 }
 
-/** Removes the gateway's own ids from a text: one may contain five characters of a key by chance. */
-export function withoutIds(text: string): string {
-  return text.replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, '');
+/** Removes the gateway's own ids and times from a text: one may contain some characters of a key by chance. */
+export function withoutIdsAndTimes(text: string): string {
+  return text.replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b\d\d:\d\d:\d\d GMT/g, '');
+}
+
+/** Removes the id of a trace from a text. An id that is part of what the client sent stays. */
+export function withoutTraceId(text: string, id: string, sent: string): string {
+  return /^[0-9a-f]{32}$/.test(id) && !sent.toLowerCase().includes(id) ? text.replaceAll(id, '') : text;
 }

@@ -8,6 +8,7 @@ import { loadConfig } from '../../src/config/load.js';
 import { clientAddressOf, type RegistryAccess } from '../../src/registry/own-host.js';
 import { startServices } from '../../src/services/start-services.js';
 import { createLogger } from '../../src/telemetry/logger.js';
+import { problemsOf } from '../config/problems-of.js';
 import { ask, connect as connectGateway, exchangeBytes, liveKey, startTestGateway } from '../edge/harness.js';
 import { ManualTime, until } from '../registry/manual-time.js';
 import { registryFixture, token as adminToken } from '../registry/registry-fixture.js';
@@ -262,6 +263,32 @@ t.test('an upstream that points at the operators API by mistake gives no access 
   t.equal(await balanceOf(services.database, walletId), 0);
 });
 
+t.test('an upstream at any address of the operators API is a configuration error', (t) => {
+  const problemsWith = (host: string, url: string): string[] => {
+    const listen = { host, port: 7081, certFile: 'c', keyFile: 'k' };
+    const services = { operators: { tokenFile: 't', listen } };
+    return problemsOf({ text: JSON.stringify({ upstreams: { a: { url } }, routes: [], services }) });
+  };
+  const addresses = {
+    '0.0.0.0': ['https://localhost:7081', 'https://127.9.8.7:7081', 'https://127.0.0.1:7081'],
+    '::': ['https://[::1]:7081', 'https://[::ffff:127.0.0.1]:7081'],
+    '::ffff:10.0.0.7': ['https://10.0.0.7:7081'],
+    '127.0.0.1': ['https://localhost:7081', 'https://0.0.0.0:7081', 'https://[::]:7081'],
+    '10.0.0.7': ['https://10.0.0.7:7081'],
+    'FD00::7': ['https://[fd00::7]:7081'],
+  };
+  for (const [host, urls] of Object.entries(addresses)) {
+    for (const url of urls) {
+      const problem = /upstreams\.a\.url: is the address of the operators' API/;
+      t.match(problemsWith(host, url), [problem], `${host}: ${url}`);
+    }
+  }
+  for (const url of ['https://services.example:7081', 'https://localhost:7080', 'https://10.0.0.7:7081'])
+    t.same(problemsWith('0.0.0.0', url), [], `${url} may be another machine or listener`);
+  t.same(problemsWith('10.0.0.7', 'https://127.0.0.1:7081'), []);
+  t.end();
+});
+
 t.test('the services that the gateway calls do not serve the routes of the operators API', async (t) => {
   for (const [method, path] of routes) {
     const body = method === 'POST' ? { body: movement() } : {};
@@ -345,4 +372,17 @@ t.test('behind proxies, plain HTTP from other peers is rejected, and only proxie
     t.equal(await statusOf(headers, '/livez', peer), 200, `a probe from ${peer}`);
   }
   t.same([...new Set(seen)], ['10.0.0.4', '203.0.113.9'], 'others cannot name a client');
+});
+
+t.test('behind proxies, nobody signs in over plain HTTP or by a foreign address', async (t) => {
+  const { app } = await adminApi(t, { behindProxy: ['10.0.0.0/30'], hosts: ['registry.example'] });
+  const statusOf = async (url: string, host: string, remoteAddress: string): Promise<number> => {
+    const { statusCode } = await app.inject({ method: 'POST', url, headers: { host }, remoteAddress, payload: {} });
+    return statusCode;
+  };
+  for (const url of ['/sign-in/device', '/sign-in/token', '/sign-in/refresh']) {
+    t.not(await statusOf(url, 'registry.example', '10.0.0.1'), 403, `${url} from a proxy`);
+    t.equal(await statusOf(url, 'registry.example', '10.0.0.4'), 403, `${url} over plain HTTP`);
+    t.equal(await statusOf(url, '192.0.2.1', '10.0.0.1'), 421, `${url} by an address`);
+  }
 });

@@ -146,6 +146,33 @@ t.test('a member may change the allowlists of the own merchant, and nothing that
   });
 });
 
+t.test('a member who tries the names of other people leaves events', async (t) => {
+  const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];
+  const create = async (name: string, merchantId: string): Promise<string> => {
+    const body = { name, roles: ['merchant-admin'], merchantId };
+    return (await call<{ id: string }>('POST', '/administrators', { body })).body.data.id;
+  };
+  await create('bea', foreign.id);
+  const body = { name: 'x', administratorId: await create('mo', own.id) };
+  const { token } = (await call<{ token: string }>('POST', '/tokens', { body })).body.data;
+  const add = (name: string, headers = {}) =>
+    call('POST', `/merchants/${own.id}/members`, { body: { name, role: 'merchant-viewer' }, headers });
+  const headers = { authorization: `Bearer ${token}` };
+  for (const name of ['bea', 'registry']) t.equal((await add(name, headers)).status, 409, name);
+  t.equal((await add('bea')).status, 409, 'an owner can list all names, so their attempt is no event');
+  t.equal((await add('pat', headers)).status, 201);
+  const refused = (await call<RegistryEvent[]>('GET', '/events?action=attempt.refused')).body.data;
+  t.same(
+    refused.map(({ actor, after }) => [actor, after?.route, after?.needs]),
+    [
+      ['mo', '/merchants/:id/members', 'an unused name'],
+      ['mo', '/merchants/:id/members', 'an unused name'],
+    ],
+    'each attempt of the member is an event',
+  );
+});
+
 t.test('an administrator gains no right through the tokens of others or their own', async (t) => {
   const { call } = await registryFixture(t, 'sqlite::memory:');
   const create = async (name: string, roles: string[]) => {
@@ -184,6 +211,73 @@ t.test('an administrator gains no right through the tokens of others or their ow
     ],
     'each attempt is an event',
   );
+});
+
+// With an invalid reason, each of these was a 400 without an event, and the 400 told that the right is missing.
+t.test('an invalid reason hides no refused attempt', async (t) => {
+  const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];
+  const create = async (name: string, role: RoleName, more: object = {}) => {
+    const administrator = { name, roles: [role], ...more };
+    const { id } = (await call<{ id: string }>('POST', '/administrators', { body: administrator })).body.data;
+    const created = await call<{ token: string }>('POST', '/tokens', { body: { name: 'x', administratorId: id } });
+    return { authorization: `Bearer ${created.body.data.token}` };
+  };
+  const sam = await create('sam', 'support');
+  const mo = await create('mo', 'merchant-viewer', { merchantId: own.id });
+  const mia = await create('mia', 'merchant-admin', { merchantId: own.id });
+  const attempts = [
+    [sam, 'GET', '/administrators', undefined, 403],
+    [sam, 'POST', '/merchants', { name: 'x', goLive: true }, 403],
+    [sam, 'GET', '/tokens?administratorId=adm_other', undefined, 404],
+    [mo, 'GET', `/merchants/${foreign.id}/keys`, undefined, 404],
+    [mia, 'PATCH', `/merchants/${own.id}`, { goLive: true }, 403],
+  ] as const;
+  for (const [given, reason] of [
+    ['ticket%2012', 'ticket 12'],
+    ['%', null],
+    [encodeURIComponent(`svc_live_${'k'.repeat(49)}`), null],
+  ] as const) {
+    for (const [by, method, path, body, status] of attempts) {
+      const headers = { ...by, 'x-reason': given };
+      const response = await call(method, path, { headers, ...(body && { body }) });
+      t.equal(response.status, status, `${method} ${path} with the reason ${given}`);
+      const [event] = (await call<RegistryEvent[]>('GET', '/events?per_page=1')).body.data;
+      t.match(event, { action: 'attempt.refused', requestId: response.headers['x-request-id'], reason });
+    }
+  }
+});
+
+// These were 400 without an event, because the reason was read before the right was checked.
+t.test('an invalid reason hides no attempt whose right depends on the record', async (t) => {
+  const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:', {
+    reasonFor: new Set(['keys:revoke']),
+  });
+  const merchant = await createMerchant();
+  const { keyId } = await createKey(merchant.id);
+  const create = async (name: string, role: RoleName, more: object = {}) => {
+    const administrator = { name, roles: [role], ...more };
+    const { id } = (await call<{ id: string }>('POST', '/administrators', { body: administrator })).body.data;
+    const body = { name: 'x', administratorId: id };
+    const { token, id: tokenId } = (await call<{ token: string; id: string }>('POST', '/tokens', { body })).body.data;
+    return { id, tokenId, by: { authorization: `Bearer ${token}` } };
+  };
+  const ada = await create('ada', 'owner');
+  const sam = await create('sam', 'support');
+  const mo = await create('mo', 'merchant-viewer', { merchantId: merchant.id });
+  const needs = 'a valid x-reason or x-actor';
+  for (const [{ by }, method, path, body, route] of [
+    [sam, 'POST', '/tokens', { name: 'x', administratorId: ada.id }, '/tokens'],
+    [mo, 'POST', `/tokens/${ada.tokenId}/revoke`, undefined, '/tokens/:id/revoke'],
+    [mo, 'GET', `/merchants/${merchant.id}/keys`, undefined, '/merchants/:id/keys'],
+    [sam, 'POST', `/keys/${keyId}/revoke`, undefined, '/keys/:keyId/revoke'],
+  ] as const) {
+    const response = await call(method, path, { headers: { ...by, 'x-reason': '%' }, ...(body && { body }) });
+    t.match(response, { status: 400, body: { message: /^x-reason must be/ } }, `${method} ${path}`);
+    const [event] = (await call<RegistryEvent[]>('GET', '/events?per_page=1')).body.data;
+    const requestId = response.headers['x-request-id'];
+    t.match(event, { action: 'attempt.refused', requestId, reason: null, after: { method, route, needs } });
+  }
 });
 
 t.test('a route that declares no permission prevents the start', async (t) => {

@@ -16,6 +16,10 @@ const credentials = { sentinels: null, masterName: '', username: null, password:
 const seed = Number(process.env.SEED ?? 1);
 const attacks = Number(process.env.ATTACKS ?? 400);
 const attackers = 4;
+/** The number of kinds of attacks. */
+const kinds = 9;
+/** Much less than the pause between two sweeps, which is a minute, but longer than a stall of the machine. */
+const longestMilliseconds = 8_000;
 
 /** Starts a registry on a store that others may write to. */
 async function start(t: Test, { url, cluster }: Place) {
@@ -70,7 +74,7 @@ function numbersOf(state: number): (below: number) => number {
 // A record that somebody wrote into Redis by hand was accepted for ever, and a key whose record was deleted stayed unknown.
 for (const [what, open] of Object.entries(places)) {
   t.test(
-    `on ${what} every forged, copied or deleted record is repaired within a second`,
+    `on ${what} records that are forged, copied or deleted are repaired at once, and no repair waits for the sweep`,
     { skip: withoutRedis },
     async (t) => {
       const place = await open(t);
@@ -94,10 +98,15 @@ for (const [what, open] of Object.entries(places)) {
       }
       const generationBefore = await generation();
       const all = [...texts.keys()];
-      const times: number[] = [];
+      /** How long the repairs took in milliseconds, by the kind of attack. */
+      const times = Array.from({ length: kinds }, (): number[] => []);
 
       /** Forges, copies or deletes a record, or adds an unknown one. @returns its name */
-      const attack = async (number: (below: number) => number, own: readonly string[]): Promise<string> => {
+      const attack = async (
+        kind: number,
+        number: (below: number) => number,
+        own: readonly string[],
+      ): Promise<string> => {
         const name = own[number(own.length)] ?? '';
         const text = texts.get(name) ?? '';
         const record = JSON.parse(text) as { revision: number };
@@ -106,7 +115,7 @@ for (const [what, open] of Object.entries(places)) {
           await client.set(name, forged);
           return name;
         };
-        switch (number(9)) {
+        switch (kind) {
           case 0:
             return put(JSON.stringify({ ...record, status: 'REVOKED' }));
           case 1:
@@ -150,22 +159,27 @@ for (const [what, open] of Object.entries(places)) {
           const own = all.filter((_, at) => at % attackers === index);
           for (let count = 0; count < attacks / attackers; count += 1) {
             const began = performance.now();
-            const name = await attack(number, own);
+            const kind = number(kinds);
+            const name = await attack(kind, number, own);
             const client = await clientOf(name);
             const expected = texts.get(name) ?? null;
             await until(async () => (await client.get(name)) === expected, `${name} is repaired`);
-            times.push(performance.now() - began);
+            times[kind]?.push(performance.now() - began);
           }
         }),
       );
       attacked.abort();
       t.ok(await changes, 'the registry made changes meanwhile');
-      times.sort((a, b) => a - b);
-      const longest = times.at(-1) ?? 0;
-      t.comment(
-        `${times.length} attacks: median ${times[times.length >> 1]?.toFixed(1)} ms, longest ${longest.toFixed(1)} ms`,
-      );
-      t.ok(longest < 1_000, 'each repair within a second');
+      // A busy machine can stop a process for more than a second, so a few repairs of a kind may take longer.
+      for (const [kind, ofKind] of times.entries()) {
+        const sorted = ofKind.toSorted((a, b) => a - b);
+        const [median = Infinity, longest = Infinity] = [sorted[sorted.length >> 1], sorted.at(-1)];
+        t.comment(
+          `attack ${kind}: ${sorted.length} times, median ${median.toFixed()} ms, longest ${longest.toFixed()} ms`,
+        );
+        t.ok(median < 1_000, `attack ${kind} is mostly repaired within a second`);
+        t.ok(longest < longestMilliseconds, `no repair after attack ${kind} waits for the sweep`);
+      }
       t.equal(await generation(), generationBefore, 'the store was not filled again');
       for (const [name, record] of Object.entries(await expectedRecords(database))) {
         const full = `mg:${name}`;

@@ -102,6 +102,8 @@ t.test('an approval moves only the money that was approved, once', async (t) => 
   t.same(await fund({ amount: 100, reference: 'deposit-3' }, {}), [201, undefined], 'at the limit');
   t.same(await fund({}, { approved }), [201, undefined]);
   t.same(await fund({}, { approved }), [200, undefined]);
+  t.same(await fund({}, {}), [200, undefined], 'a repeat moves nothing, so it needs no approval');
+  t.same(await fund({ reference: 'deposit-4' }, {}), refused, 'the same under another reference');
   t.equal(await balance(), 1000, 'moved once');
   t.same(await fund({ reference: 'back' }, {}, 'withdraw'), [201, undefined], 'taking money back needs no approval');
 });
@@ -159,6 +161,7 @@ t.test('a forged, expired or misused token moves no money', async (t) => {
       'services',
     ),
     'a long text': 'a'.repeat(5000),
+    'a token above the limit of 12,288 characters': await sign({ padding: 'a'.repeat(10_000) }),
     'a token of an administrator': `mga_${'a'.repeat(51)}`,
   };
   for (const [what, bearer] of Object.entries(forged)) {
@@ -184,6 +187,21 @@ t.test('a token that is limited to addresses moves no money from another one', a
     t.equal(await limited(office, from), 201, from);
   t.equal(await limited(undefined, '192.0.2.8'), 201, 'a registry of an earlier release signs no addresses');
   t.equal(await balance(), 25);
+});
+
+t.test('the address that a registry signs for events is an address, and lifts no limit to addresses', async (t) => {
+  const { fund, balance } = await fixture(t);
+  const from = async (claimed: Readonly<Record<string, unknown>>): Promise<number> =>
+    (await fund(`Bearer ${await sign(claimed)}`, '', {}, '192.0.2.7')).status;
+  for (const wrong of ['', 'all', 1, [], ['203.0.113.9'], '203.0.113.0/24', '203.0.113.999', 'fe80::1%eth0'])
+    t.equal(await from({ clientAddress: wrong }), 401, JSON.stringify(wrong));
+  for (const wrong of ['203.0.113.9, 10.0.0.1', '203.0.113.9\n', '0'.repeat(5000)])
+    t.equal(await from({ clientAddress: wrong }), 401, JSON.stringify(wrong));
+  t.equal(await from({ clientAddress: '203.0.113.9', sources: ['203.0.113.9'] }), 401);
+  t.equal(await balance(), 0);
+  for (const valid of ['203.0.113.9', '2001:db8::1', null])
+    t.equal(await from({ clientAddress: valid }), 201, JSON.stringify(valid));
+  t.equal(await from({ clientAddress: '203.0.113.9', sources: ['192.0.2.7'] }), 201);
 });
 
 t.test('a token counts in the authorization header only, and never from a request through the gateway', async (t) => {

@@ -1,7 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { base64url, exportJWK, exportSPKI, generateKeyPair, type JWTHeaderParameters, SignJWT } from 'jose';
 import t, { type Test } from 'tap';
 import { noRules } from '../../src/registry/approvals/guard.js';
@@ -11,6 +8,7 @@ import { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import type { DeviceSignIn, Session } from '../../src/registry/sign-in/schema.js';
 import { until } from '../registry/manual-time.js';
 import { registryFixture } from '../registry/registry-fixture.js';
+import { startServer } from '../start-server.js';
 
 const right = await generateKeyPair('RS256');
 const wrong = await generateKeyPair('RS256');
@@ -28,18 +26,11 @@ interface Forgery {
 /** A provider that sends what an attacker wants, and a registry that trusts its issuer. */
 async function fixture(t: Test, named: (issuer: string) => string = (issuer) => issuer) {
   let forgery: Forgery = {};
-  const server = createServer((request, response) => {
+  const issuer = await startServer(t, (request, response) => {
     void respond(request.url ?? '').then((body) => {
       response.setHeader('content-type', 'application/json').end(body);
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const respond = async (path: string): Promise<string> => {
     if (path.startsWith('/.well-known')) {
       return JSON.stringify({

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { digestOf, isTokenText, newToken } from '../../src/registry/administrators/token-text.js';
+import { postLateBody } from '../registry/late-body.js';
 import { until } from '../registry/manual-time.js';
 import { registryFixture, token as sharedToken } from '../registry/registry-fixture.js';
 
@@ -174,4 +175,32 @@ t.test('requests with an oversized header section are one event a minute, with t
   t.match(await events(), [
     { actor: 'unknown', source: '127.0.0.1', after: { cause: 'headers_too_large', refusals: 3 } },
   ]);
+});
+
+t.test('a request whose body arrives after a revocation, a disabling or a loss of roles changes nothing', async (t) => {
+  const { administratorId, app, call, createKey, createMerchant, database, failures } = await fixtureWithToken(t);
+  const merchant = await createMerchant();
+  const { keyId } = await createKey(merchant.id);
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  const late = async (path: string, body: string, act: (tokenId: string) => Promise<unknown>) => {
+    const given = { body: { name: 'late', administratorId } };
+    const { id, token } = (await call<{ id: string; token: string }>('POST', '/tokens', given)).body.data;
+    const lastUse = database.selectFrom('administrator_tokens').select('last_used_at').where('id', '=', id);
+    return postLateBody(`${url}${path}`, { authorization: `Bearer ${token}` }, body, async () => {
+      await until(async () => (await lastUse.executeTakeFirstOrThrow()).last_used_at !== null);
+      await act(id);
+    });
+  };
+  const change = (body: object) => call('PATCH', `/administrators/${administratorId}`, { body });
+  const keys = `/merchants/${merchant.id}/keys`;
+  const live = JSON.stringify({ environment: 'live' });
+  t.equal(await late(keys, live, (id) => call('POST', `/tokens/${id}/revoke`)), 401, 'revoked');
+  t.equal(await late(keys, live, () => change({ roles: ['support'] })), 403, 'without the permission');
+  t.equal(await late(`/keys/${keyId}/revoke`, '', () => change({ status: 'DISABLED' })), 401, 'disabled, empty body');
+  t.same(
+    (await failures()).map(({ after }) => after.cause),
+    ['disabled', 'revoked'],
+  );
+  t.equal((await call<unknown[]>('GET', '/events?action=key.created')).body.data.length, 1, 'only that of the fixture');
+  t.same((await call('GET', '/events?action=key.revoked')).body.data, []);
 });

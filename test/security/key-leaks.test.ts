@@ -9,6 +9,7 @@ import { run } from '../../src/cli/run.js';
 import { generateApiKey } from '../../src/gateway/api-key.js';
 import type { Span } from '../../src/gateway/ports.js';
 import { createRestApp } from '../../src/rest/rest-app.js';
+import { OperatorAttempts } from '../../src/services/operators/operator-attempts.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import Type from '../../src/typebox/typebox.js';
 import { makeCertificate } from '../edge/certificates.js';
@@ -22,10 +23,12 @@ import {
   requestBytes,
   startTestGateway,
 } from '../edge/harness.js';
+import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { operatorsOf } from '../services/operators-fixture.js';
 import { addWallet, bankPayout, merchantA, servicesFixture } from '../services/services-fixture.js';
 import { until } from '../telemetry/open-log.js';
-import { disguises, key, piecesOf, secret, withoutIds } from './disguised-keys.js';
+import { disguises, key, piecesOf, secret, withoutIdsAndTimes, withoutTraceId } from './disguised-keys.js';
 
 /** Node reads headers as latin1, and clients write UTF-8. */
 const inHeader = (text: string): string => Buffer.from(text).toString('latin1');
@@ -66,7 +69,9 @@ t.test('key leak: no part of a split or encoded key is in an access log line', a
       const response = await ask(gateway, { ...what, headers: [['x-api-key', key], ...headers] });
       await until(() => gateway.lines.length === 1);
       const { event, ...rest } = gateway.lines[0] ?? {};
-      const line = withoutIds(JSON.stringify([rest, (event as { readonly reason?: string }).reason, response]));
+      const text = JSON.stringify([rest, (event as { readonly reason?: string }).reason, response]);
+      const { id: traceId = '' } = (rest.trace ?? {}) as { readonly id?: string };
+      const line = withoutTraceId(withoutIdsAndTimes(text), traceId, disguise(key));
       const leaked = pieces.filter((piece) => line.toLowerCase().includes(piece));
       t.same(leaked.slice(0, 3), [], `${how}, in ${where}: ${line}`);
     }
@@ -142,7 +147,9 @@ t.test('key leak: no five characters of a key are in a log line, response, metri
   t.equal(gateway.lines.length, responses.length, 'each request has its log line');
   t.ok(spans.length > 20);
   const { lines, internalErrors } = gateway;
-  const everything = withoutIds(inspect([lines, responses, metrics, spans, internalErrors], inspected)).toLowerCase();
+  const everything = withoutIdsAndTimes(
+    inspect([lines, responses, metrics, spans, internalErrors], inspected),
+  ).toLowerCase();
   for (let at = 0; at + 5 <= secret.length; at += 1) {
     const piece = secret.slice(at, at + 5).toLowerCase();
     if (everything.includes(piece)) t.fail(`${piece} is leaked`);
@@ -190,7 +197,7 @@ t.test('key leak: no part of a split or encoded key is in the process log', (t) 
     log.error({ err: new Error(text, { cause: new Error(text) }) }, 'an error');
     log.warn(text);
     t.equal(lines.length, 3);
-    const written = lines.join('').toLowerCase();
+    const written = withoutIdsAndTimes(lines.join('')).toLowerCase();
     t.same(
       piecesOf(disguise).filter((piece) => written.includes(piece)),
       [],
@@ -222,6 +229,18 @@ t.test('key leak: no part of a split or encoded key is in the output of config c
       );
       t.match(out, /\/var\/log\/[^"]{0,12}…/);
     }
+  }
+});
+
+t.test('key leak: a password in the URL of the public keys is rejected and not echoed', async (t) => {
+  const file = path.join(t.testdir(), 'gateway.yaml');
+  for (const user of ['operator:hunter22', ':hunter22', 'hunter22']) {
+    writeFileSync(file, JSON.stringify({ identity: { publicKeysUrl: `http://${user}@127.0.0.1:1/jwks.json` } }));
+    let printed = '';
+    const io = { out: (text: string) => (printed += text), err: (text: string) => (printed += text) };
+    t.equal(await run(['config', 'check', '--config', file], io), 2, printed);
+    t.match(printed, 'identity.publicKeysUrl: expected a URL without user and password');
+    t.notMatch(printed, 'hunter22');
   }
 });
 
@@ -351,6 +370,96 @@ t.test('key leak: a key given as a permission is not echoed', async (t) => {
     t.match(response, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
     t.notMatch(JSON.stringify(response).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
   }
+});
+
+// A key that was pasted in place of an id stayed in the trail: as the merchant that was read, or in a filter.
+t.test('key leak: a key in place of an id is not stored in an event', async (t) => {
+  const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
+  const { id } = await createMerchant();
+  for (const text of [generatedKey, generatedKey.toUpperCase(), generatedKey.replace('live', 'test')]) {
+    for (const at of ['', '/keys', '/usage', '/refusals', '/addresses', '/members'])
+      t.equal((await call('GET', `/merchants/${text}${at}`)).status, 404, at);
+    for (const at of ['', '/usage']) t.equal((await call('GET', `/keys/${text}${at}`)).status, 404, at);
+    const person = { name: 'ada', roles: ['support'] };
+    const responses = [
+      await call('POST', `/events/exports?merchantId=${text}`),
+      await call('POST', `/events/exports?keyId=${text}`),
+      await call('POST', `/events/exports?administratorId=${text}`),
+      await call('POST', `/events/exports?requestId=${text}`),
+      await call('POST', `/events/exports?proof=token:${text}`),
+      await call('GET', `/exports?merchantId=${text}`),
+      await call('GET', `/exports?after=key:${text}`),
+      await call('POST', '/administrators', { body: { ...person, issuer: 'https://a.example', subject: text } }),
+      await call('POST', '/administrators', { body: { ...person, issuer: `https://${text}`, subject: '1' } }),
+    ];
+    for (const [index, { status }] of responses.entries()) t.equal(status, 422, `${text} in request ${index}`);
+    t.notMatch(JSON.stringify(responses).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
+  }
+  t.equal((await call('GET', `/merchants/${id}/keys`)).status, 200);
+  await app.close();
+  const events = await database.selectFrom('events').selectAll().execute();
+  t.match(events, [{ action: 'merchant.created' }, { action: 'merchant.read', merchant_id: id }]);
+  t.equal(events.length, 2);
+});
+
+// The registry stored the key in the request for approval and in its event, which are shown to other administrators.
+t.test('key leak: a key in place of the reference of a funding is not stored', async (t) => {
+  const { call, database } = await registryFixture(t, 'sqlite::memory:');
+  const tess = await call<{ id: string }>('POST', '/administrators', { body: { name: 'tess', roles: ['treasurer'] } });
+  const created = await call<{ token: string }>('POST', '/tokens', {
+    body: { name: 'laptop', administratorId: tess.body.data.id },
+  });
+  const headers = { authorization: `Bearer ${created.body.data.token}` };
+  const funding = {
+    ...{ walletId: '0192f3a0-0000-7000-8000-000000000001', environment: 'live', currency: 'NGN', amount: 1 },
+    reference: 'svc-live-deposit-1',
+  };
+  const request = (reference: string) => call('POST', '/approvals', { body: { ...funding, reference }, headers });
+  for (const text of [
+    generatedKey,
+    generatedKey.toUpperCase(),
+    generatedKey.replace('live', 'test'),
+    `deposit:${generatedKey}`,
+  ]) {
+    const response = await request(text);
+    t.match(response, { status: 422, body: { data: { errors: [{ path: 'reference' }] } } }, text);
+    t.match(response.body.message, /without anything that looks like an API key/);
+    t.notMatch(JSON.stringify(response).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
+  }
+  t.equal((await request(funding.reference)).status, 201);
+  const approvals = await database.selectFrom('approvals').selectAll().execute();
+  const events = await database.selectFrom('events').selectAll().execute();
+  t.equal(approvals.length, 1);
+  t.notMatch(JSON.stringify([approvals, events]), /svc_(live|test)_/i);
+});
+
+// The services stored the key as the merchant of a wallet, and in the event of a read.
+t.test('key leak: the services do not store a key that an operator sends as the id of a merchant', async (t) => {
+  const services = await servicesFixture(t);
+  const { database, clock } = services;
+  const time = new ManualTime();
+  const attempts = new OperatorAttempts({ database, clock, now: time.now, timers: time, waiting: () => 0 });
+  const { move, open, operate } = operatorsOf(t, services, { storesEvents: true, attempts });
+  const walletId = await open('merchant_a');
+  for (const text of [generatedKey, generatedKey.toUpperCase(), generatedKey.replace('live', 'test')]) {
+    const wallet = { merchantId: text, environment: 'live', currency: 'NGN' };
+    const responses = [
+      await operate('GET', `/wallets?merchantId=${text}`),
+      await operate('POST', '/wallets', wallet),
+      await move('fund', walletId, 1, { merchantId: text }),
+    ];
+    for (const { status, body } of responses) {
+      t.equal(status, 422, text);
+      t.match(
+        body.message,
+        'merchantId must be the id of a merchant: 1 to 64 letters, digits, - and _, without anything',
+      );
+    }
+    t.notMatch(JSON.stringify(responses).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
+  }
+  await attempts.stop();
+  t.match(await database.selectFrom('wallets').selectAll().execute(), { length: 1 });
+  t.match(await database.selectFrom('operator_events').selectAll().execute(), { length: 1 });
 });
 
 // The services stored a payout whose reference was the merchant's own key.

@@ -5,11 +5,12 @@ import t from 'tap';
 import type { Verdict } from '../../src/audit/chain-check.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import type { VerifierOptions } from '../../src/audit/verifier.js';
-import { run } from '../../src/cli/run.js';
 import { Chain, logSecretOf } from '../../src/telemetry/chain.js';
 import { requestLine, sampleLog } from '../audit/sample-log.js';
 import { kindsOf, linesOf, verify, verifyLines } from '../audit/verify-log.js';
+import { ran } from '../cli/ran.js';
 import { openLog, testSecret, until } from '../telemetry/open-log.js';
+import { rehashed } from './forged-lines.js';
 
 /** A line made without the secret: a genuine one, with the id of another process and the path of another request. */
 function forged(line: string, id: string): string {
@@ -106,17 +107,26 @@ t.test('log tampering: an inserted empty line is found', async (t) => {
   }
 });
 
+// A gateway can leave an incomplete line when it reopens its file, and then writes the line again.
+t.test('log forgery: an incomplete line that the next line does not repeat is found', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  const withPiece = (at: number, piece: string): string[] => kindsOf(verifyLines([one, two.toSpliced(at, 0, piece)]));
+  const next = two[2] ?? '';
+  t.same(withPiece(2, next.slice(0, 200)), []);
+  for (const piece of [`${next.slice(0, 200)}!`, next.slice(1, 200), `${next.slice(0, 200)}"}}`])
+    t.same(withPiece(2, piece), ['2:3 foreign'], piece);
+  const start = two.findIndex((line) => line.includes('"reason":"start"'));
+  const copied = (two[start] ?? '').slice(0, 200);
+  t.same(withPiece(start, copied), [`2:${start + 1} foreign`], 'the process has found no incomplete line');
+});
+
 t.test('lines outside any chain are not counted as requests, and the report mentions them', async (t) => {
   const directory = t.testdir({ secret: 'a secret of the tests alone\n' });
   const file = `${directory}/access.log`;
   const log = openLog(file);
   log.write(forgedRequest.replaceAll('forged', 'genuine'));
   await log.close(30_000);
-  const audit = async (...args: string[]): Promise<{ status: number; out: string; err: string }> => {
-    let [out, err] = ['', ''];
-    const status = await run(['audit', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
-    return { status, out, err };
-  };
+  const audit = (...args: string[]) => ran('audit', ...args);
   t.match(await audit('search', '--merchant', 'm_victim', file), { status: 0, err: '' });
   writeFileSync(file, `${readFileSync(file, 'utf8')}${forgedRequest}\n`);
   const found = await audit('search', '--merchant', 'm_victim', file);
@@ -262,4 +272,18 @@ t.test('a leaked older log secret cannot extend a chain that began under a newer
   }
   const [first] = kindsOf(verifyLines([forged], { secrets }));
   t.equal(first, `1:${from + 1} edited`);
+});
+
+t.test('log forgery: a chain as of signed checkpoints does not replace one under the secret', async (t) => {
+  const lines = await written(t.testdir(), 'access.log', Date.now(), false);
+  const forged = rehashed(
+    lines.map((line) => line.replace('"hmac-sha256"', '"rfc6962-sha256"').replace('/v1/payouts', '/v1/forged')),
+  );
+  t.same(kindsOf(verifyLines([lines])), []);
+  t.same(kindsOf(verifyLines([forged])), ['1:5 unkeyed']);
+  t.same(kindsOf(verifyLines([forged], { running: true })), ['1:5 unkeyed']);
+  const part = verifyLines([forged.slice(1)], { partial: true });
+  t.same(kindsOf(part), ['1:4 unkeyed'], 'also where no line names the algorithm first');
+  const { intact, notes } = verifyLines([forged], { signsCheckpoints: true });
+  t.match([intact, notes], [true, [/detects accidental damage but not attacks: add --checkpoints and --public-key$/]]);
 });

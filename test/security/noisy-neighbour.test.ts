@@ -90,7 +90,7 @@ t.test(
   postgresAlone,
   async (t) => {
     const url = await createPostgresDatabase(t);
-    const { app, call, logged } = await servicesFixture(t, { url, pool: { ...patient, connectTimeoutSeconds: 1 } });
+    const { app, call, logged } = await servicesFixture(t, { url, pool: { ...patient, connectTimeoutSeconds: 4 } });
     const control = await openServicesDatabase({ url, pool: patient });
     t.teardown(() => control.destroy());
     const lists = await control.transaction().execute(async (hanging) => {

@@ -1,5 +1,4 @@
 import { registryAuthor } from '../../src/registry/events/author.js';
-import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { readBytes } from '../../src/adapters/redis/calls.js';
 import { MissingRecords } from '../../src/adapters/redis/gateway/missing-records.js';
@@ -34,6 +33,14 @@ const standing = (vouchedBeat: number): Standing =>
 
 const unknownId = (count: number): string => lookupIdOf(`svc_live_unknown_${count}`, null);
 
+/** The decision about a key, once Redis has replied. On a busy machine a look-up can exceed its time limit. */
+async function replyAbout(gateway: { ask(lookupId: string): Promise<string> }, id: string): Promise<string> {
+  for (const end = performance.now() + 60_000; ;) {
+    const reply = await gateway.ask(id);
+    if (reply !== '503 Redis did not reply' || performance.now() > end) return reply;
+  }
+}
+
 // After an eviction or a manual DEL, a valid key got "Invalid API Key" permanently.
 t.test('a key whose record was deleted is accepted at once, cached or not', { skip: withoutRedis }, async (t) => {
   const { redis, start, insertKeys, gateway } = await registryOnRedis(t);
@@ -50,7 +57,7 @@ t.test('a key whose record was deleted is accepted at once, cached or not', { sk
   const results = await Promise.all(ids.slice(0, 40).map((id) => one.ask(id)));
   t.same([...new Set(results)], ['accepted']);
   t.equal(await redis.client.exists(...names, 'mg:merchant:m_0'), 41, 'the records are written again');
-  t.equal(await one.ask(unknownId(1)), '401', 'a key that never existed is unknown');
+  t.equal(await replyAbout(one, unknownId(1)), '401', 'a key that never existed is unknown');
 });
 
 t.test('a gateway that starts after a record was deleted detects the loss', { skip: withoutRedis }, async (t) => {
@@ -67,7 +74,7 @@ t.test('a gateway that starts after a record was deleted detects the loss', { sk
   await redis.client.del(`mg:key:${id}`);
   const one = gateway('one');
   await until(async () => (await one.ask(other)) === 'accepted', 'the other key is accepted');
-  t.match(await one.ask(id), /^503 Redis may have lost this record/, 'while the registry is unavailable');
+  t.match(await replyAbout(one, id), /^503 Redis may have lost this record/, 'while the registry is unavailable');
   t.match(await one.ask(unknownId(1)), /^503/, 'an unknown key gets 503 as well');
   registry = await start();
   await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted once the registry is back');
@@ -92,13 +99,24 @@ t.test(
       async () => ((await redis.client.get('mg:grant:one')) ?? '').includes('"compared":true'),
       'the registry has compared the records',
     );
-    await wait(1_000);
+    const beat = async (): Promise<number> =>
+      (JSON.parse((await redis.client.get('mg:gateway:one')) ?? '{}') as { beat?: number }).beat ?? 0;
+    const before = await beat();
+    await until(async () => (await beat()) > before + 2, 'heartbeats of the gateway have read this grant');
     await registry.stop();
-    t.equal(await one.ask(unknownId(1)), '401');
+    t.equal(await replyAbout(one, unknownId(1)), '401');
     await redis.client.del(`mg:key:${ids[0]}`, `mg:key:${ids[9]}`);
-    t.match(await one.ask(ids[0] ?? ''), /^503 Redis may have lost this record/, 'a record that was not cached');
-    t.match(await one.ask(ids[9] ?? ''), /^503 Redis may have lost this record/, 'a record that was cached before');
-    t.equal(await one.ask(unknownId(2)), '401');
+    t.match(
+      await replyAbout(one, ids[0] ?? ''),
+      /^503 Redis may have lost this record/,
+      'a record that was not cached',
+    );
+    t.match(
+      await replyAbout(one, ids[9] ?? ''),
+      /^503 Redis may have lost this record/,
+      'a record that was cached before',
+    );
+    t.equal(await replyAbout(one, unknownId(2)), '401');
   },
 );
 
@@ -236,6 +254,7 @@ t.test('foreign data under the name of the query stream does not block replies',
   await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted');
   await until(async () => (await one.ask(unknownId(9_999))) === '401', 'an unknown key gets 401');
 
+  await registry.stop(); // it could read and delete the query first
   await redis.client.set('mg:ask:two:1:key:a', 'asked');
   const { client } = redis;
   const source = { read: readBytes.bind(null, client), write: () => Promise.resolve() };
@@ -303,7 +322,8 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await untilOnRedis(async () => (await store.snapshot()).meta === null, 'the store can be queried');
+  // The store has two connections. A second one that opens during a run of the projection counts as a reconnect.
+  await untilOnRedis(async () => (await store.gateways([])).isFresh, 'both connections of the store are open');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
     ...common,

@@ -32,7 +32,12 @@ interface Setting {
  * Starts a service whose response to the first request is the case under test. Its response to any other request is the
  * merchant's id. If a second request arrives on the first connection, its response is `leftover`.
  */
-async function start(t: Teardown, respondFirst: (socket: Socket) => void, leftover = forged): Promise<Setting> {
+async function start(
+  t: Teardown,
+  respondFirst: (socket: Socket) => void,
+  leftover = forged,
+  timeoutSeconds = 60,
+): Promise<Setting> {
   const sockets: Socket[] = [];
   let isFirst = true;
   const url = await startBareUpstream(t, (socket) => {
@@ -49,7 +54,7 @@ async function start(t: Teardown, respondFirst: (socket: Socket) => void, leftov
     });
   });
   const records = { ...recordsOf(otherKey, { key: { keyId: 'key_2', merchantId: 'm_2' } }), ...recordsOf(liveKey) };
-  const services = { transactions: { url, timeoutSeconds: 1 }, payouts: { url }, customers: { url } };
+  const services = { transactions: { url, timeoutSeconds }, payouts: { url }, customers: { url } };
   return { gateway: await startTestGateway(t, { records, config: { upstreams: services } }), sockets };
 }
 
@@ -115,7 +120,7 @@ t.test('response desync: a response after a client abort or timeout reaches no o
     if (socket?.destroyed === false) await once(socket, 'close');
     t.equal(await askAsOther(leaving), 'm_2', `client abort after ${part.length} bytes of the response`);
 
-    const waiting = await start(t, (socket) => socket.write(part), forged.slice(part.length));
+    const waiting = await start(t, (socket) => socket.write(part), forged.slice(part.length), 1);
     const { status, body } = await ask(waiting.gateway, get);
     t.match({ status, body }, part.length < 20 ? { status: 504 } : { status: 200, body: /^forge$/ });
     t.equal(await askAsOther(waiting), 'm_2', `timeout after ${part.length} bytes of the response`);

@@ -1,25 +1,28 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
-import { run } from '../../src/cli/run.js';
-import { chainStart, eventHash } from '../../src/evidence/event-chain.js';
+import { type ChainHead, chainStart, eventHash, signChainHead } from '../../src/evidence/event-chain.js';
 import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { isPostgres } from '../../src/database/dialects.js';
 import { registryAuthor } from '../../src/registry/events/author.js';
 import { EventCheckpoints } from '../../src/registry/events/checkpoints.js';
 import { deleteEvents, recordEvents } from '../../src/registry/events/repository.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
+import { ran } from '../cli/ran.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { withoutTriggers } from '../registry/without-triggers.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { forward, startServer } from '../start-server.js';
 
 interface Verdict {
   readonly complete: boolean;
   readonly faults: number;
   readonly findings: readonly { readonly fault: string; readonly position: number; readonly seq: number | null }[];
+  readonly added: number;
   readonly signedTo: number;
+  readonly unknownSignatures: number;
 }
 
 /** A registry with a trail, and `events verify` as a user runs it. */
@@ -43,18 +46,17 @@ async function trailFixture(t: Test, url: string, count: number) {
   await checkpoints.sign();
   await app.listen({ host: '127.0.0.1', port: 0 });
   const directory = t.testdir({ token, key: keyText(signer.receiptKey) });
+  const registry = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
   const access = [
-    ...['--registry', `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`],
+    ...['--registry', registry],
     ...['--token-file', `${directory}/token`, '--public-key', `${directory}/key`],
   ];
   const verify = async (...more: string[]): Promise<Verdict & { readonly status: number; readonly stderr: string }> => {
-    let [out, err] = ['', ''];
-    const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
-    const status = await run(['events', 'verify', ...access, '--json', ...more], io);
+    const { status, out, err } = await ran('events', 'verify', ...access, '--json', ...more);
     const verdict = (out === '' ? {} : JSON.parse(out)) as Verdict;
     return { ...verdict, status, stderr: err };
   };
-  return { ...fixture, add, directory, checkpoints, signer, verify };
+  return { ...fixture, access, add, directory, checkpoints, registry, signer, verify };
 }
 
 onEachDatabase('SQL cannot change or delete an event, nor its place in the chain', async (t, url) => {
@@ -235,6 +237,48 @@ onEachDatabase('a chain that was made anew contradicts its signatures, and a kep
   t.match(await verify('--checkpoint', file), { status: 1, findings: [{ fault: 'rolled-back', position: 7 }] });
 });
 
+onEachDatabase('a replaced key proves what it signed, and an unknown key proves nothing', async (t, url) => {
+  const { add, checkpoints, database, directory, signer, time, verify } = await trailFixture(t, url, 5);
+  const file = `${directory}/checkpoint`;
+  t.match(await verify('--save', file), { status: 0, signedTo: 5, unknownSignatures: 0 });
+  const giveKeys = (...signers: readonly NoteSigner[]): void => {
+    const lines = signers.map(({ receiptKey }) => `${keyText(receiptKey)}  # ${receiptKey.name}`);
+    writeFileSync(`${directory}/key`, `# of the registry\n\n${lines.join('\n')}\n`);
+  };
+  const signWith = (other: NoteSigner) =>
+    new EventCheckpoints({ database, signer: other, clock: time, timers: time }).sign();
+  const renamed = NoteSigner.inMemory('control.example');
+  await add(2);
+  await signWith(renamed);
+  await add(1);
+  await checkpoints.sign();
+  giveKeys(signer);
+  t.match(await verify(), { status: 0, faults: 0, signedTo: 8, unknownSignatures: 1 }, 'covered by a later signature');
+  giveKeys(renamed);
+  t.match(await verify(), { status: 0, faults: 0, signedTo: 7, unknownSignatures: 2 });
+  t.match(await verify('--checkpoint', file), { status: 1, stderr: /No key of --public-key signed the checkpoint/ });
+  giveKeys(signer, renamed);
+  t.match(await verify('--checkpoint', file), { status: 0, signedTo: 8, unknownSignatures: 0 });
+  giveKeys(renamed);
+  writeFileSync(`${directory}/former`, keyText(signer.key));
+  const twoFiles = ['--public-key', `${directory}/former`, '--checkpoint', file];
+  t.match(await verify(...twoFiles), { status: 0, signedTo: 8, unknownSignatures: 0 }, 'in another file');
+
+  await withoutTriggers(database);
+  const { seq } = await database.selectFrom('events').select('seq').orderBy('seq').executeTakeFirstOrThrow();
+  await sql`update events set actor = 'eve' where seq = ${seq + 3}`.execute(database);
+  await rebuildChain(database);
+  const forged = [5, 7, 8].map((position) => ({ fault: 'forged-signature', position }));
+  t.match(await verify(...twoFiles.slice(0, 2)), { status: 1, faults: 3, findings: forged });
+  giveKeys(NoteSigner.inMemory('registry.example'));
+  t.match(await verify(), { status: 1, faults: 3, findings: forged }, 'also without their keys');
+  await sql`delete from event_checkpoints`.execute(database);
+  await signWith(NoteSigner.inMemory('registry.example'));
+  giveKeys(signer, renamed);
+  t.match(await verify(), { status: 0, signedTo: 0, unknownSignatures: 1 }, 'a key of the forger proves nothing');
+  t.match(await verify('--checkpoint', file), { status: 1, findings: [{ fault: 'rolled-back', position: 5 }] });
+});
+
 onEachDatabase('a trail that was restored from a backup is found by a checkpoint', async (t, url) => {
   const { database, directory, verify } = await trailFixture(t, url, 6);
   const file = `${directory}/checkpoint`;
@@ -257,11 +301,24 @@ onEachDatabase('a trail that was restored from a backup is found by a checkpoint
   });
   await sql`update event_tail set position = 4, hash = ${hash}`.execute(database);
   t.match(await verify(), { status: 0, complete: true });
-  t.match(await verify('--checkpoint', file), { status: 1, findings: [{ fault: 'rolled-back', position: 6 }] });
+  const saved = readFileSync(file, 'utf8');
+  for (const night of [1, 2]) {
+    const verdict = await verify('--checkpoint', file, '--save', file);
+    t.match(verdict, { status: 1, findings: [{ fault: 'rolled-back', position: 6 }] }, `night ${night}`);
+    t.match(verdict.stderr, 'The chain has 1 fault, at position 6. No checkpoint was saved.');
+  }
+  t.equal(readFileSync(file, 'utf8'), saved, 'the checkpoint from before the restore is still there');
+  const unwritable = await verify('--save', `${directory}/nowhere/checkpoint`);
+  t.match(unwritable, { status: 1, complete: true, stderr: /cannot be written: the directory does not exist\.\n$/ });
+  t.match(await verify('--save', directory), { status: 1, stderr: /is not a regular file\. No checkpoint was saved/ });
+  const files = readdirSync(directory).filter((name) => name.startsWith('checkpoint'));
+  t.same(files, ['checkpoint'], 'no other file is left');
 
   const key = keyText(NoteSigner.inMemory('registry.example').receiptKey);
   writeFileSync(`${directory}/key`, key);
-  t.match(await verify('--checkpoint', file), { status: 1, stderr: /was not signed by the given key/ });
+  t.match(await verify('--checkpoint', file), { status: 1, stderr: /No key of --public-key signed the checkpoint/ });
+  writeFileSync(file, JSON.stringify({ ...(JSON.parse(saved) as object), note: null }));
+  t.match(await verify('--checkpoint', file), { status: 1, stderr: /has no signature, because registry\.witness was/ });
   writeFileSync(file, '{"position":6}');
   t.match(await verify('--checkpoint', file), {
     status: 1,
@@ -283,6 +340,11 @@ onEachDatabase('what retention deleted is missing without a fault, and what is l
   await deleteEvents(database, { after: first.seen, ...deletion });
   t.match(await verify('--checkpoint', file), { status: 0, pruned: { position: 700, note: /^registry.example/ } });
   t.equal((await database.selectFrom('events').selectAll().execute()).length, 3);
+  const next = keyText(NoteSigner.inMemory('registry.example').receiptKey);
+  writeFileSync(`${directory}/key`, next);
+  t.match(await verify(), { status: 1, findings: [{ fault: 'unsigned-deletion', position: 700 }], faults: 1 });
+  writeFileSync(`${directory}/key`, `${next}\n${keyText(signer.receiptKey)}\n`);
+  t.match(await verify(), { status: 0, signedTo: 703 }, 'the former key proves the deletion');
   await sql`update event_tail set pruned_hash = ${'0'.repeat(64)}`.execute(database);
   t.match(await verify(), {
     status: 1,
@@ -293,11 +355,63 @@ onEachDatabase('what retention deleted is missing without a fault, and what is l
   });
 });
 
+// A verification that began before a deletion had reported the deleted events as removed.
+onEachDatabase('what retention deletes during a verification is missing without a fault', async (t, url) => {
+  const { add, database, directory, registry, signer, time, verify } = await trailFixture(t, url, 700);
+  const file = `${directory}/checkpoint`;
+  await verify('--save', file);
+  let [deleted, meanwhile] = [0, (): Promise<unknown> => Promise.resolve()];
+  const proxy = await startServer(t, (request, response) => {
+    const isRows = request.url?.startsWith('/events/chain/rows') === true;
+    void (isRows ? meanwhile() : Promise.resolve()).then(() => {
+      forward(registry, request, response);
+    });
+  });
+  /** Verifies the trail. The registry deletes a batch of events after the command has read the state of the chain. */
+  const verifyDuringDeletion = (by: NoteSigner | null): ReturnType<typeof verify> => {
+    meanwhile = async () => {
+      meanwhile = () => Promise.resolve();
+      const deletion = { after: deleted, until: time.now() - 1000, now: time.now(), signer: by };
+      ({ seen: deleted } = await deleteEvents(database, deletion));
+    };
+    return verify('--registry', proxy, '--checkpoint', file);
+  };
+  time.advance(86_400_000);
+  await add(3);
+
+  await withoutTriggers(database);
+  const lost = await database
+    .deleteFrom('event_chain')
+    .where('position', '=', 600)
+    .returning('seq')
+    .executeTakeFirstOrThrow();
+  await database.deleteFrom('events').where('seq', '=', lost.seq).execute();
+  t.match(
+    await verifyDuringDeletion(signer),
+    { status: 1, faults: 1, findings: [{ fault: 'removed', position: 600 }], pruned: { position: 500 } },
+    'an event that is missing after the deleted ones is a fault',
+  );
+  t.match(await verifyDuringDeletion(signer), { status: 0, faults: 0, pruned: { position: 700 } });
+
+  time.advance(86_400_000);
+  await add(2);
+  t.match(
+    await verifyDuringDeletion(null),
+    { status: 1, faults: 1, findings: [{ fault: 'unsigned-deletion', position: 703 }], pruned: { position: 703 } },
+    'a deletion without a signature is a fault',
+  );
+});
+
 // These attacks need no trigger disabled: the triggers believe what is stored about the deleted range.
-for (const [how, noteOf] of [
-  ['with the signed end of the chain there', (note: string) => note],
+const waysToSign: readonly (readonly [how: string, noteOf: (note: string, head: ChainHead) => string | null])[] = [
+  ['with the signed end of the chain there', (note) => note],
   ['without a signature', () => null],
-] as const) {
+  [
+    'with the signature of another key',
+    (_note, head) => signChainHead(head, NoteSigner.inMemory('registry.example'), 'events/pruned'),
+  ],
+];
+for (const [how, noteOf] of waysToSign) {
   onEachDatabase(`removed events do not pass as deleted after their retention, ${how}`, async (t, url) => {
     const { add, checkpoints, database, directory, verify } = await trailFixture(t, url, 5);
     const file = `${directory}/checkpoint`;
@@ -316,7 +430,7 @@ for (const [how, noteOf] of [
       .executeTakeFirstOrThrow();
     await database
       .updateTable('event_tail')
-      .set({ pruned_position: 5, pruned_hash: hash, pruned_at: 1, pruned_note: noteOf(note) })
+      .set({ pruned_position: 5, pruned_hash: hash, pruned_at: 1, pruned_note: noteOf(note, { position: 5, hash }) })
       .execute();
     await database.deleteFrom('events').where('seq', '<=', seq).execute();
     await database.deleteFrom('event_chain').where('position', '<=', 5).execute();
@@ -360,7 +474,7 @@ onEachDatabase('an inserted event does not pass as one of a former release', asy
 });
 
 onEachDatabase('an event with a proof is never one of a former release', async (t, url) => {
-  const { add, database, verify } = await trailFixture(t, url, 0);
+  const { access, add, database, verify } = await trailFixture(t, url, 0);
   const former = { action: 'merchant.changed', merchant_id: 'm', key_id: null, before: null, after: null, revision: 1 };
   const rows = [
     { at: 1, actor: 'ada', ...former },
@@ -373,6 +487,8 @@ onEachDatabase('an event with a proof is never one of a former release', async (
     .execute();
   await add(2);
   t.match(await verify(), { status: 1, faults: 1, findings: [{ fault: 'added', seq: forged?.seq }], former: 1 });
+  const { out } = await ran('events', 'verify', ...access);
+  t.match(out, 'Not in the chain and therefore not verified, because they are from before the chain existed: 1 event.');
 });
 
 onEachDatabase('concurrent changes make one chain, and a former release beside this one is named', async (t, url) => {
@@ -394,3 +510,30 @@ onEachDatabase('concurrent changes make one chain, and a former release beside t
   t.match(await verify(), { status: 1, findings: [{ fault: 'added', seq }] });
   t.match((await verify()).stderr, `The chain has 1 fault, at event ${seq}.`);
 });
+
+// An administrator's change during the upgrade had made every later verification fail.
+onEachDatabase(
+  'events of a former release that somebody has examined are a note, in exactly their number',
+  async (t, url) => {
+    const { database, directory, verify } = await trailFixture(t, url, 3);
+    const file = `${directory}/checkpoint`;
+    const form = { action: 'merchant.changed', merchant_id: 'm', key_id: null, before: null, after: null, revision: 1 };
+    const insert = async (): Promise<number> => {
+      const row = database.insertInto('events').values({ at: 1, actor: 'ada', ...form });
+      return (await row.returning('seq').executeTakeFirstOrThrow()).seq;
+    };
+    const seq = await insert();
+    t.match(await verify('--save', file), { status: 1, faults: 1, added: 1, findings: [{ fault: 'added', seq }] });
+    t.notOk(existsSync(file));
+    t.match(await verify('--added', '1', '--save', file), { status: 0, complete: true, added: 1, findings: [] });
+    t.match(await verify('--added', '1', '--checkpoint', file), { status: 0, complete: true });
+    t.match(await verify('--added', '2'), {
+      status: 1,
+      faults: 1,
+      findings: [{ fault: 'added-removed', position: 3 }],
+    });
+    t.match(await verify('--added', '-1'), { status: 2, stderr: /Expected the number of events/ });
+    await insert();
+    t.match(await verify('--added', '1'), { status: 1, faults: 2, added: 2, findings: [{ fault: 'added', seq }] });
+  },
+);

@@ -10,7 +10,7 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
-import { startCluster, until } from '../adapters/redis-cluster.js';
+import { allowStalls, startCluster, until } from '../adapters/redis-cluster.js';
 import { startRedis } from '../adapters/redis-server.js';
 
 const token = 'a-token-of-the-tests-that-is-long-enough';
@@ -52,6 +52,7 @@ async function oneServer(t: Test): Promise<Place> {
 
 async function aCluster(t: Test): Promise<Place> {
   const cluster = await startCluster(t, { replicas: false });
+  await allowStalls(cluster);
   const at = async (name: string) => (await cluster.ownerOf(name)).client;
   return {
     address: { url: 'redis://cluster', cluster: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })) },

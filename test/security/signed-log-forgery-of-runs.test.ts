@@ -181,7 +181,7 @@ t.test('files of two instances swapped: both verify, and the next start names a 
   t.same(kindsOf(verdict), ['checkpoints:3 forked', 'checkpoints:7 forked'], 'from then on the verifier finds it too');
   t.match(
     verdict.findings[0]?.message,
-    /of gw\.example\/a claims to continue the run \w{26}, which belongs to another gateway, gw\.example\/b$/,
+    /of gw\.example\/a claims to follow the run \w{26}, which belongs to another gateway, gw\.example\/b$/,
   );
 });
 
@@ -254,7 +254,10 @@ t.test('registry and machine collude: found only by a head or a proof that is st
   t.same(kindsOf(witnessedVerdict([forged.read()], rows, given)), [], 'nothing contradicts the forged log');
   const list = new WitnessedList([registry.signer.receiptKey]);
   for (const { received_at, note } of rows) list.take(received_at, note);
-  t.equal(list.unlike(head), "the first 1 checkpoints in the registry's list differ from those that it signed earlier");
+  t.equal(
+    list.unlike(head),
+    "the registry's checkpoint list was changed: its beginning (1 checkpoint) differs from the list that the registry signed earlier",
+  );
   // A proof contains the checkpoint and its receipt.
   const verdict = witnessedVerdict([forged.read()], rows, { ...given, elsewhere: [start + receipt] });
   t.same(kindsOf(verdict), ['elsewhere:1 rewritten', 'elsewhere:1 missing']);

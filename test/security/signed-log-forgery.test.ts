@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import fc from 'fast-check';
 import t from 'tap';
 import { checkProof } from '../../src/audit/line-prover.js';
@@ -11,7 +11,7 @@ import { requestLine } from '../audit/sample-log.js';
 import { SignedLog } from '../audit/signed-log.js';
 import { kindsOf, linesOf } from '../audit/verify-log.js';
 import { sampleInstance, sampleLines, sampleName } from '../evidence/sample-run.js';
-import { openLog, testSecret } from '../telemetry/open-log.js';
+import { openLog, testSecret, until } from '../telemetry/open-log.js';
 import { fileOf, rehashed, rootOf } from './forged-lines.js';
 
 t.test('an untouched log is intact, and each line is signed', async (t) => {
@@ -165,6 +165,49 @@ t.test('two copies of a process that continue the same chain are a fork', async 
   t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
 });
 
+// The second process opens the log before it finds that its port is in use. The first one was reported as a forgery.
+t.test('a process that started on the log of a running one is no fork, but restored disks still are', async (t) => {
+  const directory = t.testdir({ running: {}, killed: {} });
+  const signed = new SignedLog(`${directory}/running`);
+  const { log } = signed.open(4, 20);
+  await until(() => existsSync(signed.file) && linesOf(signed.read()).length === 5);
+  await signed.run(0);
+  for (let count = 0; count < 3; count += 1) log.write(requestLine());
+  const isSigned = (size: number): boolean => signed.notes.some((note) => note.split('\n')[1] === String(size));
+  await until(() => isSigned(8));
+  t.same(kindsOf(signed.verify([signed.read()], { running: true })), [], 'the first process runs');
+
+  // What a kill would leave. The next process finds the last line of the first one.
+  const killed = new SignedLog(`${directory}/killed`, 'access.log', signed.instance);
+  const left = signed.read();
+  writeFileSync(killed.file, left);
+  writeFileSync(killed.checkpointFile, signed.notes.map((note) => `${JSON.stringify({ note })}\n`).join(''));
+  await killed.run(2);
+  const whole = killed.read();
+  const verdict = killed.verify([whole]);
+  t.same(kindsOf(verdict), [], 'the first process was killed');
+  t.same(verdict.proofs?.map(({ signedTo, unsigned }) => [signedTo, unsigned]).toSorted(), [
+    [2, 0],
+    [4, 0],
+    [8, 0],
+  ]);
+  await log.close(30_000);
+  t.same(kindsOf(signed.verify([signed.read()])), [], 'or it ended');
+
+  const stored = readFileSync(killed.checkpointFile);
+  for (const [restored, what] of [
+    [left, 'the end of the first run is continued twice'],
+    [fileOf(linesOf(left).slice(0, 5)), 'the first run signed no line after this start'],
+  ] as const) {
+    writeFileSync(killed.file, restored);
+    writeFileSync(killed.checkpointFile, stored);
+    await killed.run(1);
+    const kinds = kindsOf(killed.verify([whole]));
+    t.equal(kinds.filter((kind) => kind.endsWith(' forked')).length, 1, what);
+    t.equal(kinds.filter((kind) => kind.endsWith(' missing')).length, 1, `${what}: its lines are missing`);
+  }
+});
+
 t.test('lines appended after the end of a run are found', async (t) => {
   const signed = new SignedLog(t.testdir());
   await signed.run(4);
@@ -201,9 +244,25 @@ t.test('the next process signs what a killed process had written', async (t) => 
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
   t.match(
     messages(edited),
-    'line 4 of the run (log of one process) was changed: the next process found another line there, as signed at',
+    'line 4 of the run (log of one process) was changed: its hash is not the hash that the next process found and signed at',
   );
   t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
+});
+
+// The registry rejects a start checkpoint that it cannot read. No later checkpoint gets a receipt then.
+t.test('log forgery: a line with an id or a number of another form does not invalidate the next start', async (t) => {
+  const run = '01M7WJMG35EDK4R664YCSW956';
+  const ids = ['I', 'L', 'O', 'U'].map((digit) => [`${run}${digit}`, '7'] as const);
+  for (const [id, number] of [...ids, [`${run}W`, '0'], [`${run}W`, '07']] as const) {
+    const signed = new SignedLog(t.testdir());
+    await signed.run(1);
+    const end = `"event":{"id":"a","sequence":${number},"hash":"${'0'.repeat(64)}"}}`;
+    appendFileSync(signed.file, `{"service":{"ephemeral_id":"${id}"},${end}\n`);
+    await signed.run(1);
+    const { occasion, previous } = readCheckpoint(signed.notes[2] ?? '', [signed.instance.key]);
+    t.strictSame({ occasion, previous }, { occasion: 'start', previous: null }, `${id} ${number}`);
+    t.ok(kindsOf(signed.verify([signed.read()])).includes('1:4 foreign'), `the line is found: ${id} ${number}`);
+  }
 });
 
 t.test('a line moved to another run is found, regardless of the signer', (t) => {
@@ -237,6 +296,20 @@ t.test('a chain without a secret does not verify next to signed ones, whatever a
   await former.close(30_000);
   const verdict = signed.verify([readFileSync(`${directory}/former.log`), signed.read()], { secrets: [testSecret] });
   t.same(kindsOf(verdict), []);
+});
+
+t.test('a line that names a secret hides nothing from a verification by public key', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const lines = linesOf(signed.read());
+  const start = (lines[0] ?? '').replace('"rfc6962-sha256"', '"hmac-sha256"');
+  const inserted = start.replace(/(?<="ephemeral_id":")\w{26}/, '01M7WJMG35EDK4R664YCSW956X');
+  const cut = signed.verify([fileOf([...lines.slice(0, 5), inserted])]);
+  t.same(kindsOf(cut), ['1:6 unsigned', '1:5 truncated', '1:5 truncated'], 'the cut is still found');
+  t.match(cut.findings[0]?.message, /is hashed with a secret that was not given, so its lines may be forged/);
+  t.match(cut.chains[1], { unchecked: 1, edited: 0 });
+  const edited = lines.with(0, start).with(3, (lines[3] ?? '').replace('/v1/payouts/2', '/v1/payouts/7'));
+  t.same(kindsOf(signed.verify([fileOf(edited)])), ['1:1 edited', '1:4 edited'], 'in the first line of a signed run');
 });
 
 t.test('unsigned lines are reported as unsigned', async (t) => {
@@ -293,7 +366,7 @@ t.test('a forged log that claims an earlier file does not prove a run signed fro
     t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
     t.match(
       verdict.findings[0]?.message,
-      `begin with line ${first}, but the signature covers the 8 lines 1 to 8: all of these lines are needed to verify the signature`,
+      `cannot be verified: it covers the 8 lines 1 to 8, but the given lines begin with line ${first}; add the earlier log files`,
     );
   }
 });

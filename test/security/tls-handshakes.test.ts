@@ -23,8 +23,14 @@ import {
 } from '../edge/harness.js';
 
 const local = { host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: false };
-/** A refill rate so low that no token returns during a test. */
+/** The lowest refill rate: a token per second. */
 const lowRate = { handshakesPerSecond: 1, handshakeBurst: 40 };
+
+/** Counts the tokens that return at this rate from now on: at most one in a quick test, several on a slow machine. */
+function countRefills(): () => number {
+  const since = performance.now();
+  return () => Math.ceil((performance.now() - since) / 1000);
+}
 
 /** Makes a TLS handshake. Returns null if the gateway closes the connection instead. */
 async function handshake(gateway: GatewayUnderTest, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
@@ -82,29 +88,32 @@ t.test('TLS handshake flood: full handshakes are limited per source, resumptions
       t.equal(resumed?.isSessionReused(), true, 'a resumption does not count');
       if (resumed !== null) await exchangeBytes(resumed, requestBytes({}));
     }
+    const refills = countRefills();
     const accepted = await exhaust(gateway, { maxVersion });
     const explanation = 'one was used to get the session, ten are reserved for resumptions';
-    t.ok(accepted >= 28 && accepted <= 31, `${maxVersion}: ${accepted} of 40: ${explanation}`);
+    t.ok(accepted >= 28 && accepted <= 30 + refills(), `${maxVersion}: ${accepted} of 40: ${explanation}`);
     t.equal(await countRefused(gateway), 1);
     const late = await handshake(gateway, { session, maxVersion });
     t.equal(late?.isSessionReused(), true, `${maxVersion}: a session can still be resumed`);
     const bytes = requestBytes({ headers: [['x-api-key', liveKey]] });
     if (late !== null) t.equal(parseAnswer(await exchangeBytes(late, bytes)).status, 200);
 
+    const lastRefills = countRefills();
     const pretended = await exhaust(gateway, { session: foreign, maxVersion });
     t.ok(
-      pretended >= 9 && pretended <= 13,
+      pretended >= 9 && pretended <= 10 + refills(),
       `${maxVersion}: ${pretended} with a session of another gateway were accepted`,
     );
-    t.equal(await handshake(gateway, { session: foreign, maxVersion }), null);
+    t.ok((await exhaust(gateway, { session: foreign, maxVersion })) <= lastRefills(), 'and no more after that');
     t.ok(gateway.lines.length <= 52, 'a refused handshake has no log line');
   }
 });
 
 t.test('failed TLS handshakes count too', async (t) => {
   const gateway = await startTestGateway(t, { config: { limits: lowRate } });
+  const refills = countRefills();
   for (let count = 0; count < 30; count += 1) await handshake(gateway, { ecdhCurve: 'P-521' });
-  t.ok((await exhaust(gateway)) <= 1);
+  t.ok((await exhaust(gateway)) <= refills());
 });
 
 t.test('handshakes of trusted proxies and plain connections do not count', async (t) => {
@@ -135,14 +144,26 @@ t.test('with a PROXY header each client address has its own handshake limit', as
     socket.destroy();
     return isOpen;
   };
+  /** Makes a handshake from each of three sources, of which the first two share a limit. `end` makes them unused. */
+  type Sources = (end: string) => readonly [first: string, same: string, other: string];
+  const families: readonly Sources[] = [
+    (end) => [`203.0.113.${end}`, `203.0.113.${end}`, `198.51.100.${end}`],
+    (end) => [`2001:db8:0:${end}::1`, `2001:db8:0:${end}::2`, `2001:db8:1:${end}::2`],
+  ];
+  let unused = 0;
   for (const splits of [true, false]) {
-    const end = splits ? 1 : 2;
-    t.equal(await isAccepted(`203.0.113.${end}`, splits), true);
-    t.equal(await isAccepted(`203.0.113.${end}`, splits), false, 'the second handshake of this address');
-    t.equal(await isAccepted(`198.51.100.${end}`, splits), true, 'another address');
-    t.equal(await isAccepted(`2001:db8:0:${end}::1`, splits), true);
-    t.equal(await isAccepted(`2001:db8:0:${end}::2`, splits), false, 'the same /64');
-    t.equal(await isAccepted(`2001:db8:1:${end}::2`, splits), true);
+    for (const sourcesOf of families) {
+      let results: boolean[] = [];
+      // On a slow machine a token can return before the second handshake. Then other sources are used.
+      for (let refills = 2; refills > 1;) {
+        const [first, same, other] = sourcesOf(String((unused += 1)));
+        const refilled = countRefills();
+        results = [await isAccepted(first, splits), await isAccepted(same, splits)];
+        refills = refilled();
+        results.push(await isAccepted(other, splits));
+      }
+      t.same(results, [true, false, true], 'the first handshake, the second of its source, and another source');
+    }
   }
 });
 

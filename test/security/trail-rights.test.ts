@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { sql } from 'kysely';
 import t, { type Test } from 'tap';
-import { run } from '../../src/cli/run.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 import { EventCheckpoints } from '../../src/registry/events/checkpoints.js';
 import { deleteEvents } from '../../src/registry/events/repository.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { ran } from '../cli/ran.js';
 import { createPostgresDatabase, onServer, postgresAlone } from '../database/each-database.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 import type { NewKey } from '../registry/registry-fixture.js';
@@ -27,13 +27,10 @@ function asUser(url: string, user: string): string {
 }
 
 /** Runs `database migrate registry` as an operator does. */
-async function migrate(t: Test, url: string, ...more: string[]) {
+function migrate(t: Test, url: string, ...more: string[]) {
   const file = `${t.testdir()}/gateway.yaml`;
   writeFileSync(file, `registry: { database: { url: '${url}' } }\n`);
-  let [out, err] = ['', ''];
-  const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
-  const status = await run(['database', 'migrate', 'registry', '--config', file, ...more], io);
-  return { status, out, err };
+  return ran('database', 'migrate', 'registry', '--config', file, ...more);
 }
 
 t.test('the user of a running registry can add events, but not change or delete them', postgresAlone, async (t) => {

@@ -93,6 +93,13 @@ onEachServices('payouts and transactions are filtered by status, type, wallet an
   for (const [query, message] of cases) {
     t.match(await call(merchantA, 'GET', `/dev/payouts?${query}`), { status: 422, body: { message } }, query);
   }
+  const { data } = (await call(merchantA, 'GET', '/transactions?status=done&from=2026-02-30&to=2026-01-15T25:00:00Z'))
+    .body;
+  t.same(
+    (data as { errors: { path: string }[] }).errors.map(({ path }) => path),
+    ['status', 'from', 'to'],
+    'dates that do not exist are reported with all other problems',
+  );
   t.match(await call(merchantA, 'GET', '/transactions?type=fee'), {
     status: 422,
     body: { message: 'type must be one of credit, debit' },

@@ -1,6 +1,8 @@
 import t from 'tap';
 import { databaseClock, sqlTime, tryLock } from '../../src/database/dialects.js';
+import { sql } from '../../src/database/kysely.js';
 import type { Tenant } from '../../src/services/assertion-verifier.js';
+import { renewStoredResponses } from '../../src/services/idempotency/repository.js';
 import { StoredResponsePurge } from '../../src/services/start-services.js';
 import { createPostgresDatabase, onEachDatabase, postgresAlone } from '../database/each-database.js';
 import { until } from '../registry/manual-time.js';
@@ -18,7 +20,9 @@ import {
   type ServicesUnderTest,
 } from './services-fixture.js';
 
-const day = 24 * 60 * 60 * 1000;
+const tenMinutes = 10 * 60 * 1000;
+const hour = 60 * 60 * 1000;
+const day = 24 * hour;
 
 /** Sends a request with an Idempotency-Key; resolves with the exact response. */
 async function send(
@@ -220,6 +224,7 @@ onEachServices(
     await forgetsNothing('at a start, before it is put right');
     wrong = 0;
     await forgetsNothing('put right');
+    await pass(tenMinutes);
     for (const step of [2 * day, 0, 2 * day]) {
       wrong = step;
       await forgetsNothing(`wrong by ${step}`);
@@ -239,6 +244,121 @@ onEachServices(
   },
 );
 
+onEachServices(
+  'after a clock was set forward, a process that starts later deletes no response early either',
+  async (t, services) => {
+    const { database, now, pass } = services;
+    const late = 6 * hour;
+    let wrong = 0;
+    const clock = { now: () => sqlTime(now() + wrong) };
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const storeBeforeJump = async (key: string) => {
+      const stored = await send(services, key, bankPayout(walletId));
+      await database
+        .updateTable('answers')
+        .set({ created_at: sqlTime(now() - late) })
+        .where('key', '=', key)
+        .execute();
+      return { ...stored, replayed: 'true' };
+    };
+    const running = new StoredResponsePurge({ database, clock, monotonic: now });
+    await running.forget();
+    wrong = -late;
+    await running.forget();
+    const first = await storeBeforeJump('k');
+    const created_at = sqlTime(now() - late);
+    const rows = Array.from({ length: 1_500 }, (_, number) => ({
+      ...{ merchant_id: 'm', environment: 'live' as const, key: `${number}`, fingerprint: 'f' },
+      ...{ status: 201, body: '{}', created_at },
+    }));
+    await database.insertInto('answers').values(rows).execute();
+    wrong = 0;
+    while (await running.forget()); // more than one batch
+    const open = await storeBeforeJump('open'); // like a transaction that was open during the jump
+    await running.forget();
+
+    const started = new StoredResponsePurge({ database, clock, monotonic: now });
+    await started.forget();
+    await pass(day - late + 120_000);
+    await started.forget();
+    t.same(await send(services, 'k', bankPayout(walletId)), first);
+    t.same(await send(services, 'open', bankPayout(walletId)), open);
+    t.equal(await balanceOf(database, walletId), 800);
+    await pass(late);
+    while (await started.forget());
+    t.same(await database.selectFrom('answers').selectAll().execute(), [], '24 hours after the jump');
+  },
+);
+
+onEachServices(
+  'a process that starts just after a clock jump deletes nothing before a running process has renewed all responses',
+  async (t, services) => {
+    const { database, now, pass } = services;
+    let wrong = 0;
+    const clock = { now: () => sqlTime(now() + wrong) };
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const first = await send(services, 'k', bankPayout(walletId));
+    const created_at = sqlTime(now() - hour);
+    const rows = Array.from({ length: 1_500 }, (_, number) => ({
+      ...{ merchant_id: 'm', environment: 'live' as const, key: `${number}`, fingerprint: 'f' },
+      ...{ status: 201, body: '{}', created_at },
+    }));
+    await database.insertInto('answers').values(rows).execute();
+    const running = new StoredResponsePurge({ database, clock, monotonic: now });
+    await running.forget();
+    wrong = 2 * day;
+    const started = new StoredResponsePurge({ database, clock, monotonic: now });
+    await started.forget();
+    await pass(60_000);
+    t.equal(await running.forget(), true, 'the response under k is not renewed yet');
+    await started.forget();
+    while (await running.forget());
+    await pass(tenMinutes);
+    await started.forget();
+    t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' });
+    t.equal(await balanceOf(database, walletId), 900);
+  },
+);
+
+t.test('two processes that notice a clock jump leave no response with its wrong age', postgresAlone, async (t) => {
+  const { database, now } = await servicesFixture(t, { url: await createPostgresDatabase(t) });
+  const rows = Array.from({ length: 1_500 }, (_, number) => ({
+    ...{ merchant_id: 'm', environment: 'live' as const, key: `${number}`, fingerprint: 'f', status: 201, body: '{}' },
+    created_at: sqlTime(now() - day + number),
+  }));
+  await database.insertInto('answers').values(rows).execute();
+  let isRenewed = false;
+  const other = await database.transaction().execute(async (transaction) => {
+    t.equal(await renewStoredResponses(transaction, sqlTime(now() + 1)), true);
+    const waiting = renewStoredResponses(database, sqlTime(now())).finally(() => (isRenewed = true));
+    // If this transaction ended before the other process had read the same batch, that process would renew the rest.
+    const blocked = sql<{ count: number }>`select count(*) as count from pg_locks where not granted and pid in
+      (select pid from pg_stat_activity where datname = current_database())`;
+    await until(async () => isRenewed || Number((await blocked.execute(database)).rows[0]?.count) > 0);
+    t.equal(isRenewed, false);
+    return { waiting };
+  });
+  t.equal(await other.waiting, true, 'the other process renewed this batch, but not the rest');
+});
+
+onEachServices('a clock jump is not forgotten while the database fails', async (t, services) => {
+  const { database, now, pass } = services;
+  let wrong = 0;
+  const clock = { now: () => sqlTime(now() + wrong) };
+  const old = new StoredResponsePurge({ database, clock, monotonic: now });
+  await old.forget();
+  await pass(tenMinutes);
+  await old.forget();
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const first = await send(services, 'k', bankPayout(walletId));
+  wrong = 2 * day;
+  await database.schema.alterTable('answers').renameColumn('created_at', 'elsewhere').execute();
+  await t.rejects(old.forget());
+  await database.schema.alterTable('answers').renameColumn('elsewhere', 'created_at').execute();
+  await old.forget();
+  t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' });
+});
+
 t.test('PostgreSQL: a process with a wrong clock deletes no responses', postgresAlone, async (t) => {
   const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
   const { database } = services;
@@ -246,7 +366,8 @@ t.test('PostgreSQL: a process with a wrong clock deletes no responses', postgres
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   await send(services, 'k', bankPayout(walletId));
   await database.updateTable('answers').set({ created_at: clock.now() }).execute();
-  const old = new StoredResponsePurge({ database, clock });
+  let elapsed = 0;
+  const old = new StoredResponsePurge({ database, clock, monotonic: () => (elapsed += tenMinutes) });
   for (let look = 0; look < 3; look += 1) t.equal(await old.forget(), false);
   t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
 });

@@ -1,4 +1,4 @@
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { sql } from 'kysely';
 import { servicesEventSchema, type ServicesEvent } from '../../src/rest/trail/services-events.js';
 import { OperatorAttempts } from '../../src/services/operators/operator-attempts.js';
@@ -6,7 +6,7 @@ import { OperatorEvents } from '../../src/services/operators/operator-events.js'
 import { Check } from '../../src/typebox/typebox.js';
 import { ManualTime, until } from '../registry/manual-time.js';
 import { operatorsOf } from './operators-fixture.js';
-import { onEachServices, type ServicesUnderTest } from './services-fixture.js';
+import { onEachServices, servicesFixture, type ServicesUnderTest } from './services-fixture.js';
 
 /** An operator whose token is the name. */
 function operator(name: string, permissions: readonly ('wallets:read' | 'wallets:write' | 'wallets:fund')[]) {
@@ -20,6 +20,8 @@ const operators = [
   operator('tess', ['wallets:read', 'wallets:write', 'wallets:fund']),
   operator('rita', ['wallets:read']),
   { ...operator('rea', ['wallets:read']), reasonFor: ['wallets:read'] as const },
+  { ...operator('rob', ['wallets:read']), clientAddress: '203.0.113.9' },
+  { ...operator('una', ['wallets:read']), clientAddress: null },
 ];
 
 /** The operators' API with its attempts, and the events that a registry would get. */
@@ -56,7 +58,12 @@ function fixture(t: Test, services: ServicesUnderTest, waiting = () => 0) {
     time.advance(60_000);
     await until(async () => (await stored()) >= count);
   };
-  return { ...api, ask, attempts, by, endMinute, events, stored, time };
+  /** Counts a failed sign-in from the address with this number. */
+  const fail = (index: number): void => {
+    const source = `203.0.${index >> 8}.${index & 255}`;
+    attempts.signInFailed({ id: `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`, source }, 'invalid');
+  };
+  return { ...api, ask, attempts, by, endMinute, events, fail, stored, time };
 }
 
 onEachServices('refused attempts are one event per address and minute, with their number', async (t, services) => {
@@ -118,6 +125,21 @@ onEachServices('a request without a permission or a reason is an event with its 
   ]);
 });
 
+onEachServices('an event has the address that the registry signed for a person at its console', async (t, services) => {
+  const { by, endMinute, events, open, operate } = fixture(t, services);
+  const walletId = await open('merchant_a');
+  const order = { amount: 1, currency: 'NGN', environment: 'live', reference: 'one', reason: 'Deposit' };
+  for (const name of ['rob', 'una', 'rita']) {
+    t.equal((await operate('GET', `/wallets/${walletId}`, undefined, by(name))).status, 200);
+    t.equal((await operate('POST', `/wallets/${walletId}/fund`, order, by(name))).status, 403);
+  }
+  await endMinute(7);
+  t.same((await events()).map(({ action, actor, source }) => `${action} ${actor} ${source ?? 'null'}`).toSorted(), [
+    ...['attempt.refused rita 127.0.0.1', 'attempt.refused rob 203.0.113.9', 'attempt.refused una null'],
+    ...['merchant.read rita 127.0.0.1', 'merchant.read rob 203.0.113.9', 'merchant.read una null'],
+  ]);
+});
+
 onEachServices('the first read in an hour of a merchant by an operator is an event', async (t, services) => {
   const { ask, by, events, open, stored, time } = fixture(t, services);
   const [one, other] = [await open('merchant_a'), await open('merchant_b')];
@@ -169,11 +191,7 @@ onEachServices('reads work while their event cannot be stored, and the next read
 });
 
 onEachServices('attempts of many addresses stay within their limit, and none is lost', async (t, services) => {
-  const { attempts, endMinute, events, stored, time } = fixture(t, services);
-  const fail = (index: number): void => {
-    const source = `203.0.${index >> 8}.${index & 255}`;
-    attempts.signInFailed({ id: `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`, source }, 'invalid');
-  };
+  const { endMinute, events, fail, stored, time } = fixture(t, services);
   for (let index = 0; index < 610; index += 1) fail(index);
   await endMinute(600);
   t.equal(await stored(), 600);
@@ -186,27 +204,73 @@ onEachServices('attempts of many addresses stay within their limit, and none is 
   t.notOk('omittedBefore' in ((await events())[0]?.after ?? {}));
 });
 
+onEachServices('the addresses of an IPv6 /64 count as one, so they hide no other attempt', async (t, services) => {
+  const { attempts, endMinute, events, fail, stored } = fixture(t, services);
+  const author = { actor: 'rita', administratorId: 'adm_rita', proof: 'token:tok_rita', claimed: null, reason: null };
+  const lacking = { method: 'POST', route: '/wallets', needs: 'wallets:write' };
+  for (let index = 1; index <= 610; index += 1) {
+    const idOf = (kind: string): string => `00000000-0000-4000-${kind}-${String(index).padStart(12, '0')}`;
+    attempts.signInFailed({ id: idOf('9000'), source: `2001:db8:0:7::${index.toString(16)}` }, 'invalid');
+    attempts.refused({ ...author, id: idOf('a000'), source: `2001:db8:0:8::${index.toString(16)}` }, lacking);
+  }
+  fail(1);
+  await endMinute(3);
+  t.equal(await stored(), 3);
+  t.match(await events(), [
+    { action: 'sign-in.failed', source: '2001:db8:0:7::1', after: { refusals: 610 } },
+    { action: 'attempt.refused', actor: 'rita', source: '2001:db8:0:8::1', after: { refusals: 610 } },
+    { action: 'sign-in.failed', source: '203.0.0.1', after: { refusals: 1 } },
+  ]);
+});
+
+t.test('attempts that are omitted while events are being stored are not lost', async (t) => {
+  const services = await servicesFixture(t);
+  const { endMinute, events, fail, time } = fixture(t, services);
+  for (let index = 0; index < 600; index += 1) fail(index);
+  // On SQLite an open transaction holds up all other writes.
+  await services.database.transaction().execute(async () => {
+    time.advance(60_000);
+    await new Promise(setImmediate);
+    for (let index = 1000; index < 1610; index += 1) fail(index);
+  });
+  await endMinute(1200);
+  const all = await events();
+  t.equal(all.length, 1200);
+  t.same(
+    all.flatMap(({ after }) => ('omittedBefore' in after ? [after.omittedBefore] : [])),
+    [10],
+  );
+});
+
 onEachServices(
   'refused attempts are only counted while many events wait or the database is away',
   async (t, services) => {
     const { database } = services;
-    let waiting = 10_000;
-    const { ask, attempts, by, events, stored, time } = fixture(t, services, () => waiting);
+    const state = { waiting: 10_000, attemptsToStore: 0 };
+    const { ask, attempts, by, events, stored, time } = fixture(t, services, () => {
+      state.attemptsToStore += 1;
+      return state.waiting;
+    });
+    /** Resolves when the attempt to store these two has begun, which is after the end of the former attempt. */
     const refuseTwo = async (): Promise<void> => {
+      const before = state.attemptsToStore;
       await ask('/wallets', by('nobody'), '198.51.100.7');
       await ask('/wallets', by('nobody'), '198.51.100.8');
       time.advance(60_000);
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await until(() => state.attemptsToStore > before);
     };
     await refuseTwo();
     t.equal(await stored(), 0);
-    waiting = 0;
+    state.waiting = 0;
     await sql`alter table operator_events rename to hidden_events`.execute(database);
     await refuseTwo();
+    state.waiting = 10_000;
+    await refuseTwo();
+    state.waiting = 0;
     await sql`alter table hidden_events rename to operator_events`.execute(database);
     await ask('/wallets', by('nobody'), '198.51.100.9');
     await attempts.stop();
-    t.match(await events(), [{ source: '198.51.100.9', after: { refusals: 1, omittedBefore: 4 } }]);
+    t.match(await events(), [{ source: '198.51.100.9', after: { refusals: 1, omittedBefore: 6 } }]);
     await ask('/wallets', by('nobody'), '198.51.100.9');
     await attempts.stop();
     t.same(await events(), [], 'nothing is counted after the end');

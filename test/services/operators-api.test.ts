@@ -20,6 +20,10 @@ onEachServices('creating a wallet is idempotent, and the first wallet is the def
   t.equal(second.status, 201);
   t.match(second.body.data, { id, isDefault: false });
   t.match(await operate('POST', '/wallets', additional), { status: 200, body: { data: { id, isRepeated: true } } });
+  t.match(await operate('POST', '/wallets', { ...body, id }), {
+    status: 409,
+    body: { message: /is not the default wallet in NGN: set isDefault to false$/, data: { code: 'wallet_exists' } },
+  });
   t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES' }), {
     status: 409,
     body: { data: { code: 'wallet_exists' } },
@@ -32,10 +36,9 @@ onEachServices('creating a wallet is idempotent, and the first wallet is the def
     status: 422,
     body: { data: { errors: [{ path: 'id' }] } },
   });
-  t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES', id: randomUUID() }), {
-    status: 201,
-    body: { data: { isDefault: true } },
-  });
+  const inKes = { ...additional, currency: 'KES', id: randomUUID() };
+  for (const status of [201, 200])
+    t.match(await operate('POST', '/wallets', inKes), { status, body: { data: { isDefault: true } } });
   t.match((await operate('GET', '/wallets?merchantId=merchant_a&currency=NGN')).body, {
     data: [{ id }, { isDefault: true }],
     meta: { total_records: 2 },
@@ -76,6 +79,13 @@ onEachServices('a movement happens once per reference, also with ten concurrent 
     ['fund', other, 700, order],
   ] as const)
     t.match(await move(kind, wallet, amount, more), { status: 409, code: 'reference_taken' });
+  const reworded = await move('fund', walletId, 700, { ...order, reason: 'deposit' });
+  const { message } = reworded.body;
+  t.match(
+    message,
+    /^This money was already moved under the reference deposit-1 at 2026-\S+Z, with the reason "Deposit"/,
+  );
+  t.notMatch(message, /use a new reference/);
   t.equal(await balanceOf(database, walletId), 600);
   t.equal(await balanceOf(database, other), 0);
   t.same(await check(), agreed);
@@ -103,6 +113,35 @@ onEachServices(
     await move('withdraw', walletId, 50);
     t.match(await move('fund', walletId, largest, { reference: 'more-1' }), { code: 'balance_too_large' });
     t.same(await check(), agreed);
+  },
+);
+
+onEachServices(
+  'a rejected reference is used up for all wallets, also beside the previous release',
+  async (t, services) => {
+    const { database } = services;
+    const { open, move } = operatorsOf(t, services);
+    const [walletId, other] = [await open('merchant_a'), await open('merchant_b')];
+    const sandbox = await open('merchant_a', { environment: 'test' });
+    const order = { reference: 'back-1', reason: 'Back' };
+    const rejected = await move('withdraw', walletId, 100, order);
+    t.match(rejected, { status: 422, code: 'insufficient_balance' });
+    for (const [kind, wallet, more] of [
+      ['fund', other, order],
+      ['withdraw', other, order],
+      ['fund', sandbox, { ...order, environment: 'test' }],
+    ] as const)
+      t.match(await move(kind, wallet, 100, more), { status: 409, code: 'reference_taken' });
+    t.same(await move('withdraw', walletId, 100, order), rejected);
+
+    const owners = database.selectFrom('answers').select('merchant_id').orderBy('merchant_id');
+    t.same(
+      await owners.execute(),
+      [{ merchant_id: '' }, { merchant_id: 'merchant_a' }],
+      'the previous release finds the rejection under the owner of the wallet',
+    );
+    await database.deleteFrom('answers').where('merchant_id', '=', '').execute();
+    t.same(await move('withdraw', walletId, 100, order), rejected, 'a rejection that the previous release stored');
   },
 );
 

@@ -33,7 +33,10 @@ function statusesOf(url: string, bytes: string): Promise<string[]> {
     const { hostname, port } = new URL(url);
     const socket = net.connect(Number(port), hostname);
     let received = '';
-    socket.setEncoding('latin1').on('error', reject);
+    // After its response, the server may close the connection while it has not read the whole body.
+    socket.setEncoding('latin1').on('error', (error) => {
+      if (received === '') reject(error);
+    });
     socket.on('data', (text: string) => (received += text));
     socket.on('close', () => {
       resolve([...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status = '']) => status));

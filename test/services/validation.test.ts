@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { addWallet, balanceOf, bankPayout, merchantA, onEachServices } from './services-fixture.js';
+import { addWallet, balanceOf, bankPayout, identityOf, merchantA, onEachServices } from './services-fixture.js';
 
 const amountMessage = 'amount must be a positive whole number of minor units, such as kobo, up to 9007199254740991';
 const someWallet = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
@@ -79,6 +79,16 @@ onEachServices(
         { path: 'constructor', message: 'constructor is not a known field' },
       ],
     });
+    const parts = await call(merchantA, 'POST', '/payouts?page=1', {
+      body: { amount: 1, currency: 'NGN' },
+      headers: { 'idempotency-key': 'a b' },
+    });
+    t.equal(parts.body.message, 'recipient is required');
+    t.same(
+      (parts.body.data as { errors: { path: string }[] }).errors.map(({ path }) => path),
+      ['recipient', 'page', 'Idempotency-Key'],
+      'the problems of body, query and header together',
+    );
     const many = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${index}${'x'.repeat(99)}`, 1]));
     const { data } = (await call(merchantA, 'POST', '/dev/payouts', { body: many })).body;
     t.ok(JSON.stringify(data).length < 10_000, 'the error report is bounded');
@@ -115,6 +125,35 @@ onEachServices('a payout to a recipient is validated by its own fields', async (
     t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, recipient } }), noWallet, recipient);
   }
 });
+
+onEachServices(
+  'the content type of a request without a body is ignored, if its route requires none',
+  async (t, { app, call }) => {
+    const body = { email: 'ada@example.com', firstName: 'Ada', lastName: 'Obi' };
+    const types = ['text/plain;charset=UTF-8', 'application/x-www-form-urlencoded', 'application', 'application/json'];
+    const lengths: Record<string, string>[] = [{}, { 'content-length': '0' }];
+    const urlOfNew = async () => {
+      const { data } = (await call(merchantA, 'POST', '/dev/customers', { body })).body;
+      return `/dev/customers/${(data as { id: string }).id}`;
+    };
+    for (const type of types) {
+      for (const length of lengths) {
+        const headers = { 'content-type': type, ...length };
+        const answer = await call(merchantA, 'DELETE', await urlOfNew(), { headers });
+        t.equal(answer.status, 200, `${type}, ${JSON.stringify(length)}`);
+      }
+    }
+    const url = await urlOfNew();
+    const headers = { ...identityOf(merchantA), 'content-type': 'text/plain' };
+    t.equal((await app.inject({ method: 'DELETE', url, headers, payload: 'x' })).statusCode, 415, 'with a body');
+    const chunked = { ...headers, 'transfer-encoding': 'chunked' };
+    t.equal(
+      (await app.inject({ method: 'DELETE', url, headers: chunked })).statusCode,
+      415,
+      'with a body of unknown length',
+    );
+  },
+);
 
 onEachServices('a body that is not a JSON object is rejected in the envelope', async (t, { call }) => {
   const type = 'Content-Type must be application/json';

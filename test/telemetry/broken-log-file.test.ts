@@ -2,11 +2,12 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
+import { verify } from '../audit/verify-log.js';
 
 const lines = 130;
 
-/** A program that logs to a file limited to 64 KiB and, once the file is full, moves the file away. */
-const program = (prepare: string, move: string): string => `
+/** A program that logs to a file which cannot be written at some point, and then does what the test says. */
+const program = (prepare: string, act: string, checkMilliseconds = 50): string => `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -14,15 +15,16 @@ const destination = process.argv[1];
 ${prepare}
 const { ChainedLog } = await import('./dist/telemetry/chained-log.js');
 const log = new ChainedLog({
-  destination, secret: null, environment: 'live', now: Date.now, onReopenFailure: () => {}, renameMilliseconds: 50,
+  destination, secret: null, environment: 'live', now: Date.now, onReopenFailure: () => {},
+  renameMilliseconds: ${checkMilliseconds},
 });
 const write = (n) => log.write(JSON.stringify({ n, pad: 'x'.repeat(400), event: { id: String(n) } }));
 for (let n = 0; n < ${lines}; n += 1) write(n);
 for (let look = 0; look < 1000 && log.problem() === null; look += 1) await wait(10);
 const problem = log.problem();
-await wait(500); // it has seen that the file is there, with what it had taken
-${move}
-log.reopen();
+// Until it has seen that the file is there, with what it had taken. A pause of the process is only one turn.
+for (let turn = 0; turn < 250; turn += 1) await wait(2);
+${act}
 for (let look = 0; look < 300 && log.problem() !== null; look += 1) await wait(10);
 const after = log.problem();
 write(${lines});
@@ -49,6 +51,39 @@ fs.close = (descriptor, then) => {
 syncBuiltinESMExports();
 `;
 
+const withFirstWrite = 'stale ??= descriptor;';
+
+/** The disk stores the first line of several lines and a part of the second one. */
+const withinLine = `
+  const firstLine = bytes.indexOf(10) + 1;
+  if (stale === null && firstLine < bytes.length) {
+    stale = descriptor;
+    real.write(descriptor, bytes, 0, firstLine + 100, then);
+    return;
+  }
+`;
+
+/** A file whose descriptor becomes stale during a write, as on NFS after a failover of the server. */
+const staleFile = (becomesStale: string): string => `
+let stale = null;
+const real = { ...fs };
+const staleError = () => Object.assign(new Error('stale file handle'), { code: 'ESTALE' });
+fs.write = (descriptor, bytes, offset, then) => {
+  ${becomesStale}
+  if (descriptor === stale) setImmediate(then, staleError(), 0);
+  else real.write(descriptor, bytes, offset, then);
+};
+fs.fstat = (descriptor, then) => {
+  if (descriptor === stale) setImmediate(then, staleError());
+  else real.fstat(descriptor, then);
+};
+fs.fstatSync = (descriptor) => {
+  if (descriptor === stale) throw staleError();
+  return real.fstatSync(descriptor);
+};
+syncBuiltinESMExports();
+`;
+
 interface Line {
   readonly n?: number;
   readonly event: { readonly sequence: number };
@@ -61,7 +96,7 @@ function linesOf(file: string): string[] {
 // Regression: an unwritten line blocked all later lines, also in a new file; they were lost with the process.
 t.test('after a full file is moved away, the next one starts with the first line not completely written', (t) => {
   const file = path.join(t.testdir(), 'access.log');
-  const renaming = program('', "fs.renameSync(destination, destination + '.1');");
+  const renaming = program('', "fs.renameSync(destination, destination + '.1'); log.reopen();");
   const shell = 'ulimit -f 64; exec "$0" --input-type=module --eval "$1" "$2"';
   const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', shell, process.execPath, renaming, file], {
     encoding: 'utf8',
@@ -87,7 +122,7 @@ t.test('after a full file is moved away, the next one starts with the first line
 // Regression: removing the log freed no space, because the gateway held it open and answered 503 until a restart.
 t.test('a removed file on a full disk is closed, and the lines not yet written to it go into the next file', (t) => {
   const file = path.join(t.testdir(), 'access.log');
-  const removing = program(smallDisk, 'fs.rmSync(destination);');
+  const removing = program(smallDisk, 'fs.rmSync(destination); log.reopen();');
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', removing, file], {
     encoding: 'utf8',
     timeout: 60_000,
@@ -102,3 +137,54 @@ t.test('a removed file on a full disk is closed, and the lines not yet written t
   );
   t.end();
 });
+
+const staleOnes = [
+  { when: 'at once', checkMilliseconds: 50, after: 'null' },
+  {
+    when: 'at the latest when the process ends',
+    checkMilliseconds: 1_000_000,
+    after: '"writing fails: ESTALE; lines lost: 0"',
+  },
+];
+for (const { when, checkMilliseconds, after } of staleOnes) {
+  // Regression: the gateway wrote to the stale descriptor and answered 503 until a restart, or threw when it ended.
+  t.test(`a file whose descriptor is stale is opened again ${when}`, (t) => {
+    const file = path.join(t.testdir(), 'access.log');
+    const staying = program(staleFile(withFirstWrite), '', checkMilliseconds);
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', staying, file], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    t.equal(stdout, `{"problem":"writing fails: ESTALE; lines lost: 0","after":${after}}\n`, stderr);
+    const all = linesOf(file).map((text) => JSON.parse(text) as Line);
+    t.same(
+      all.map(({ event }) => event.sequence),
+      all.map((_, index) => index + 1),
+    );
+    t.same(
+      all.flatMap(({ n }) => (n === undefined ? [] : [n])),
+      Array.from({ length: lines + 1 }, (_, n) => n),
+    );
+    t.end();
+  });
+
+  // Regression: the next line was appended to the incomplete one, and the audit reported an edited line.
+  t.test(`an incomplete line of a stale file is ended and written again ${when}`, (t) => {
+    const file = path.join(t.testdir(), 'access.log');
+    const staying = program(staleFile(withinLine), '', checkMilliseconds);
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', staying, file], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    t.equal(stdout, `{"problem":"writing fails: ESTALE; lines lost: 0","after":${after}}\n`, stderr);
+    const contents = readFileSync(file);
+    const { findings, notes, requests } = verify([contents], { secrets: [] });
+    t.same(findings, []);
+    t.match(notes, [/^1:2: incomplete line after a failed write; the gateway then reopened its log file/]);
+    t.equal(requests, lines + 1, 'no line is lost');
+    const [, piece = ''] = contents.toString('utf8').split('\n');
+    const other = contents.toString('utf8').replace(`${piece}\n`, `${piece.slice(0, -1)}~\n`);
+    t.match(verify([Buffer.from(other)], { secrets: [] }).findings, [{ line: 2, kind: 'foreign' }]);
+    t.end();
+  });
+}

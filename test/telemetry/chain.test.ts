@@ -126,6 +126,9 @@ t.test('a new process records the line that it continues after, complete or torn
     [sealed, 1234],
     [`{${sealed}`, null],
     [`${sealed}}`, null],
+    [sealed.replace(':1234', ':0'), null],
+    [sealed.replace(':1234', ':01'), null],
+    ...['I', 'L', 'O', 'U'].map((digit) => [sealed.replace(/\w(?="\},)/, digit), null] as const),
   ] as const) {
     writeFileSync(file, `${line}\n`);
     await openLog(file).close(30_000);

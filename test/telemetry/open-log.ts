@@ -1,6 +1,6 @@
 import { ChainedLog } from '../../src/telemetry/chained-log.js';
-import type { ChainedLogOptions } from '../../src/telemetry/chained-log.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
+import type { ChainedLogOptions } from '../../src/telemetry/line-writer/log-options.js';
 
 /** The secret of all test logs. */
 export const testSecret = logSecretOf(Buffer.from('a secret of the tests alone'));
@@ -18,9 +18,9 @@ export function openLog(destination: string, options: Partial<ChainedLogOptions>
   });
 }
 
-/** Waits for a condition for up to 30 s, enough for a busy machine. */
-export async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 30_000;
+/** Waits for a condition, by default for up to 30 s. That is enough for a busy machine if no process has to start. */
+export async function until(condition: () => boolean, seconds = 30): Promise<void> {
+  const deadline = performance.now() + seconds * 1000;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('what was waited for did not come');
     await new Promise((resolve) => setTimeout(resolve, 5));

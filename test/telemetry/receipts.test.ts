@@ -13,6 +13,7 @@ import { CheckpointFile } from '../../src/telemetry/checkpoints/checkpoint-file.
 import { CheckpointLog } from '../../src/telemetry/checkpoints/checkpoint-log.js';
 import type { KeyChange, ReceiptOptions, WitnessReply } from '../../src/telemetry/checkpoints/receipts.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
+import type { ChainedLogOptions } from '../../src/telemetry/line-writer/log-options.js';
 import { requestLine } from '../audit/sample-log.js';
 import { openLog, until } from './open-log.js';
 
@@ -25,7 +26,7 @@ const store = NoteSigner.inMemory('control.example');
 /** A witness that signs every consistent checkpoint, and can be set to reply differently. */
 class TestWitness {
   readonly submissions: string[] = [];
-  readonly known = new Map<string, { size: number; root: Buffer; text: string }>();
+  readonly known = new Map<string, { size: number; root: Buffer; text: string; at?: number }>();
   /** The next reply; null: a receipt. An error is thrown. */
   reply: (() => WitnessReply | Error) | null = null;
   signer = store;
@@ -38,16 +39,21 @@ class TestWitness {
     if (given instanceof Error) return Promise.reject(given);
     if (given !== undefined) return Promise.resolve(given);
     const { oldSize, proof, note } = parseSubmission(submission);
-    const { run, size, root } = readCheckpoint(note, [instance.key]);
+    const { run, size, root, at } = readCheckpoint(note, [instance.key]);
     const { text } = parseNote(note);
-    const before = this.known.get(run) ?? { size: 0, root: Buffer.alloc(32), text: '' };
+    const before = this.known.get(run) ?? { size: 0, root: Buffer.alloc(32), text: '', at: -Infinity };
     const isRepeated = before.text === text;
+    if (!isRepeated && before.size === size && at < (before.at ?? -Infinity))
+      return Promise.resolve({
+        status: 409,
+        problem: `a later checkpoint of the same ${size} lines was already received`,
+      });
     if (!isRepeated && (before.size !== oldSize || !isConsistent(before, { size, root }, proof)))
       return Promise.resolve({
         status: 409,
         problem: `the checkpoint does not continue the newest known checkpoint, which covers the first ${before.size} lines of the run`,
       });
-    this.known.set(run, { size, root, text });
+    this.known.set(run, { size, root, text, at });
     const receipt = this.signer.receiptFor(text, 1_800_000_000);
     return Promise.resolve({
       status: 200,
@@ -64,25 +70,26 @@ function open(
   witness: TestWitness,
   options: Partial<ReceiptOptions> = {},
   file = `${directory}/access.log`,
+  ofLog: Partial<ChainedLogOptions> = {},
 ) {
   const problems: (string | null)[] = [];
   const checkpoints = new CheckpointLog({
     ...{ instance, places: [new CheckpointFile(`${directory}/checkpoints.jsonl`)], everyMilliseconds: 20 },
     receipts: {
-      ...{ submit: witness.submit, key: null, registerMilliseconds: 500, isRequired: false },
+      ...{ submit: witness.submit, key: null, registerMilliseconds: 60_000, isRequired: false },
       besideFile: `${directory}/checkpoints.jsonl`,
       close: () => Promise.resolve(),
       onProblem: (problem) => void problems.push(problem),
       ...options,
     },
   });
-  const log = openLog(file, { checkpoints, checkpointMilliseconds: 60 });
+  const log = openLog(file, { checkpoints, checkpointMilliseconds: 60, ...ofLog });
   t.teardown(() => log.close(0));
   return { checkpoints, log, problems };
 }
 
 /** Enough to sync and sign the last lines on a busy machine. */
-const drainMilliseconds = 1_000;
+const drainMilliseconds = 3_000;
 
 /** Registers, and waits until a problem is reported: on a busy machine later than the end of the wait for a reply. */
 async function registerInVain({ checkpoints }: Pick<ReturnType<typeof open>, 'checkpoints'>): Promise<void> {
@@ -257,7 +264,7 @@ t.test('a file of the former release is taken when its log is, or when it has no
   renameSync(`${directory}/${released}`, `${directory}/${released.replace('.released', '')}`);
   witness.reply = null;
   const log = `${directory}/access.2.log`;
-  const second = open(t, directory, witness, { refreshMilliseconds: 40 }, log);
+  const second = open(t, directory, witness, { refreshMilliseconds: 5_000 }, log);
   await second.checkpoints.register();
   t.equal(witness.known.size, 1, 'its process may live');
   const third = open(t, directory, witness, { refreshMilliseconds: 5_000 });
@@ -286,6 +293,33 @@ t.test('a run that the witness refuses ends, and a new run begins', async (t) =>
   t.same(new Set(lines.map((line) => line.slice(28, 54))).size, 2, 'two runs in one file');
   const verdict = verify([readFileSync(`${directory}/access.log`)], { secrets: [] });
   t.same(kindsOf(verdict), []);
+});
+
+t.test('a clock that is set back while no request arrives ends no run', async (t) => {
+  const directory = t.testdir();
+  const file = `${directory}/access.log`;
+  const witness = new TestWitness();
+  let ahead = 0;
+  const now = (): number => Date.now() + ahead;
+  const ofLog = { now, checkpointMilliseconds: 1_000_000 };
+  const { checkpoints, log, problems } = open(t, directory, witness, {}, file, ofLog);
+  await checkpoints.register();
+  write(log, 3);
+  await until(() => [...witness.known.values()][0]?.size === 4);
+  ahead = -30_000;
+  const before = witness.submissions.length;
+  await until(() => witness.submissions.length >= before + 5);
+  await log.close(5_000);
+  t.same(
+    problems.filter((problem) => problem !== null),
+    [],
+    'no checkpoint is refused',
+  );
+  t.equal(witness.known.size, 1, 'the same run goes on');
+  const added = readFileSync(file, 'utf8').match(/"reason":"interval"/g) ?? [];
+  t.equal(added.length, 1, 'with one line that states the new time');
+  const [run] = witness.known.values();
+  t.ok((run?.at ?? Infinity) < Date.now() - 20_000, 'and further checkpoints');
 });
 
 t.test('a refused start is retried, without a new run', async (t) => {
@@ -359,7 +393,7 @@ t.test('a new key of the registry is taken if it signs the receipt and a list th
   };
 
   witness.reply = () => ({ status: 200, receipt: store.receiptFor('x', 1), key: keyText(rotated.receiptKey) });
-  await keeps(/^the receipt is not signed with the key that the registry sent with it$/);
+  await keeps(/^the receipt is not signed with the key that the registry sent in the same reply$/);
   witness.reply = () => ({ status: 200, receipt: receiptOf(rotated, witness.submissions.at(-1)) });
   await keeps(/^the receipt cannot be read/);
   witness.reply = () => ({
@@ -417,16 +451,14 @@ t.test('a run unknown to the witness is submitted before the start that names it
   );
 });
 
-t.test('a receipt counts only with a list head signed by its key, whose list has not shrunk', async (t) => {
+t.test('a receipt counts only with a list head signed by its key', async (t) => {
   const witness = new TestWitness();
   const { checkpoints, log } = open(t, t.testdir(), witness);
   await checkpoints.register();
-  const size = witness.submissions.length;
   const problems: string[] = [];
   for (const head of [
     'x'.repeat(20_000),
     signListHead({ size: 10_000, root: Buffer.alloc(32) }, NoteSigner.inMemory(store.key.name)),
-    signListHead({ size: size - 1, root: Buffer.alloc(32) }, store),
   ]) {
     witness.head = head;
     write(log, 1);
@@ -435,10 +467,42 @@ t.test('a receipt counts only with a list head signed by its key, whose list has
     problems.push(checkpoints.status.receipts?.problem ?? '');
     t.notMatch(checkpoints.received, { head });
   }
-  t.match(problems, [/at most 16384/, /no signature matches/, /has shrunk from \d+ to \d+ checkpoints/]);
+  t.match(problems, [/longer than 16384/, /no signature matches/]);
   witness.head = null;
   await until(() => checkpoints.status.receipts?.problem === null);
   await log.close(5_000);
+});
+
+t.test('after a restore of the registry receipts count again, and the loss stays a problem', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  const losses: string[] = [];
+  const { checkpoints, log, problems } = open(t, directory, witness, { onLoss: (loss) => losses.push(loss) });
+  await checkpoints.register();
+  const longer = signListHead({ size: 650, root: Buffer.alloc(32) }, store);
+  witness.head = longer;
+  write(log, 1);
+  await until(() => checkpoints.received?.head === longer);
+  // The registry does not know the newest checkpoints of the run, so it refuses the run.
+  const [run = ''] = witness.known.keys();
+  witness.known.set(run, { size: 900, root: Buffer.alloc(32), text: '' });
+  witness.head = signListHead({ size: 501, root: Buffer.alloc(32) }, store);
+  write(log, 3);
+  await until(() => witness.known.size === 2);
+  const [, next = ''] = witness.known.keys();
+  write(log, 3);
+  await until(() => (witness.known.get(next)?.size ?? 0) > 3);
+  const problem = /^the checkpoint list of the registry has shrunk from 650 to 501 .* restored, restart this gateway, /;
+  await until(() => problem.test(checkpoints.status.receipts?.problem ?? ''));
+  const isInLog = (line: string): boolean =>
+    line.includes(`"note":"gw.example/a/${next}\\n`) && line.includes(JSON.stringify(longer));
+  await until(() => readFileSync(`${directory}/access.log`, 'utf8').split('\n').some(isInLog));
+  t.equal(checkpoints.received?.head, longer, 'the head that proves the loss stays');
+  await log.close(5_000);
+  t.match(checkpoints.status.receipts, { problem, isRegistered: true });
+  t.match(losses, [problem]);
+  t.equal(losses.length, 1, 'reported once');
+  t.equal(problems.at(-1), null, 'no receipt is missing');
 });
 
 t.test('the key of a forged receipt is not pinned: genuine receipts count afterwards', async (t) => {
@@ -449,11 +513,11 @@ t.test('the key of a forged receipt is not pinned: genuine receipts count afterw
     receipt: store.receiptFor('another text', 1),
     key: keyText(forger.receiptKey),
   });
-  const { checkpoints, log } = open(t, t.testdir(), witness);
-  await checkpoints.register();
+  const { checkpoints, log } = open(t, t.testdir(), witness, { registerMilliseconds: 100 });
+  await registerInVain({ checkpoints });
   t.equal(
     checkpoints.status.receipts?.problem,
-    'the receipt is not signed with the key that the registry sent with it',
+    'the receipt is not signed with the key that the registry sent in the same reply',
   );
   witness.reply = null;
   await until(() => checkpoints.status.receipts?.isRegistered === true);
@@ -469,7 +533,7 @@ t.test('a run whose start was never received is replaced by another run', async 
   checkpoints.onRefused((run) => void refused.push(run));
   witness.reply = () => ({
     status: 404,
-    problem: 'the run is unknown: its start checkpoint is missing',
+    problem: 'the registry does not know the run (log of one process): it has no start checkpoint of the run',
   });
   const [run, tree] = ['0'.repeat(26), new MerkleTree()];
   tree.append(leafHash('0'.repeat(64), 'the first line'));

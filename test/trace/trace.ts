@@ -40,7 +40,7 @@ interface Way {
 
 const requests = 20;
 const warmUps = 50;
-const measurements = 9;
+const measurements = 25;
 const head = (line: string, key: string): string => `${line} HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${key}\r\n`;
 const body = '{"amount":1250,"currency":"NGN"}';
 
@@ -129,13 +129,15 @@ class Caller {
   }
 
   /**
-   * A timer may fire during a request, so the most frequent order of several requests counts.
+   * Timers fire during some requests, on a busy machine during most of them. So the most frequent order counts, and
+   * more requests are sent until it has been seen several times.
    * @returns indexes of functions, ordered by their first call in a request
    */
   async orderOf(way: Way, functions: readonly Ran[]): Promise<number[]> {
     const seen = new Map<string, number>();
+    const mostSeen = (): number => Math.max(0, ...seen.values());
     await this.#ask({ ask: 'follow', functions: functions.map(({ place }) => place) });
-    for (let index = 0; index < 15; index += 1) {
+    for (let index = 0; index < 15 || (mostSeen() < 4 && index < 100); index += 1) {
       await this.#ask({ ask: 'forget' });
       await this.#send(way, 1);
       const order = JSON.stringify(await this.#ask({ ask: 'followed' }));
@@ -192,12 +194,16 @@ export async function filesOfRevocation(t: Teardowns): Promise<Set<string>> {
   const deployment = await startBenchDeployment(t, { process: probed });
   await seedKeys(deployment, 10);
   const gateway = await deployment.startGateway();
-  if ((await gateway.ask(benchKey(1))) !== 200) throw new Error('the key is not accepted');
   const processes = [deployment.registry.child, gateway.child];
-  for (const process of processes) await askProbe(process, { ask: 'begin' });
-  const { data } = await deployment.admin('POST', `/keys/${benchKeyId(1)}/revoke`);
-  const { propagation } = data as { propagation: { gateways: number; confirmed: number } };
-  if (propagation.gateways !== 1 || propagation.confirmed !== 1) throw new Error('the revocation is not in force');
+  for (let number = 1; ; number += 1) {
+    if ((await gateway.ask(benchKey(number))) !== 200) throw new Error('the key is not accepted');
+    for (const process of processes) await askProbe(process, { ask: 'begin' });
+    const { data } = await deployment.admin('POST', `/keys/${benchKeyId(number)}/revoke`);
+    const { propagation } = data as { propagation: { gateways: number; confirmed: number } };
+    if (propagation.gateways === 1 && propagation.confirmed === 1) break;
+    // A busy machine can stop the gateway for longer than the registry waits. Then another key is revoked.
+    if (number === 5) throw new Error('no revocation is in force');
+  }
   const files = new Set<string>();
   for (const process of processes) {
     for (const { url, functions } of (await askProbe(process, { ask: 'taken' })) as Profiler.ScriptCoverage[])

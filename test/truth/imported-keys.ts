@@ -11,6 +11,7 @@ const timeoutMilliseconds = 60_000;
 
 /**
  * Imports active keys of merchants that no later change affects.
+ * @param first the number of the first key; the names of keys and merchants contain the number
  * @returns a limited number of these keys, for requests
  */
 export async function importKeys(
@@ -18,8 +19,10 @@ export async function importKeys(
   history: History,
   count: number,
   mostAsked = 300,
+  first = 0,
 ): Promise<TestKey[]> {
-  const keys = Array.from({ length: count }, (_, number) => ({
+  const numbers = Array.from({ length: count }, (_, index) => first + index);
+  const keys = numbers.map((number) => ({
     keyId: `key_imported_${number}`,
     merchantId: `m_imported_${Math.floor(number / keysOfMerchant)}`,
     key: `svc_live_imported${number}`,
@@ -39,7 +42,8 @@ export async function importKeys(
   for (let start = 0; start < entries.length; start += entriesAtOnce)
     isProjected = await post(entries.slice(start, start + entriesAtOnce));
   // Once a later change is in the store, all earlier changes are there too.
-  for (let extra = 0; !isProjected; extra += 1) isProjected = await post([merchantEntry(`m_imported_later_${extra}`)]);
+  for (let extra = 0; !isProjected; extra += 1)
+    isProjected = await post([merchantEntry(`m_imported_later_${first + extra}`)]);
   agent.destroy();
   const every = Math.ceil(count / mostAsked);
   const asked = keys.filter((_, number) => number % every === 0);

@@ -124,7 +124,7 @@ export const mutations: readonly Mutation[] = [
   {
     what: 'the registry holds back nothing of what a restored database lacks',
     file: rebuild,
-    from: 'if ((loss.isBehind || isInterrupted) && !await this.#holdBack(loss)) return null;',
+    from: 'if (canLackChanges && !await this.#holdBack(loss, snapshot.revision)) return null;',
     to: '',
     options: ['--faults', 'restore-sql'],
   },

@@ -7,6 +7,7 @@ import { isInForce, type Propagation } from './history.js';
 import { importKeys } from './imported-keys.js';
 import type { TestKey } from './keys.js';
 import { History } from './recorder.js';
+import type { DataServer } from './stores.js';
 
 /** A registry's response to a change, and when it was read. */
 export interface Said {
@@ -38,7 +39,7 @@ interface Data {
 const timeoutMilliseconds = 10_000;
 const betweenRequestsMilliseconds = 3;
 const beatsMilliseconds = 1_500;
-const longestMilliseconds = 25_000;
+const longestMilliseconds = 60_000;
 const longestInForceMilliseconds = 35_000;
 const betweenTriesMilliseconds = 50;
 
@@ -75,9 +76,9 @@ export class Scene {
     return made;
   }
 
-  /** Imports keys that no gateway has seen in a request. */
-  importKeys(count: number): Promise<TestKey[]> {
-    return importKeys(this.deployment, new History(), count, count);
+  /** Imports keys that no gateway has seen in a request. @param first the number of keys imported before */
+  importKeys(count: number, first = 0): Promise<TestKey[]> {
+    return importKeys(this.deployment, new History(), count, count, first);
   }
 
   /** Sends one request per key to a gateway, without waiting for responses. */
@@ -148,6 +149,17 @@ export class Scene {
     return call({ port, method: 'GET', path: '/v1/transactions', headers, agent: this.#agent, timeoutMilliseconds });
   }
 
+  /** Repeats a request until it is decided: on a busy machine a heartbeat can be late. @returns the status */
+  async decide(gateway: Party, key: TestKey): Promise<number | null> {
+    let status: number | null = null;
+    const isDecided = async (): Promise<boolean> => {
+      ({ status } = await this.ask(gateway, key));
+      return status !== 503;
+    };
+    await this.until(isDecided, `${gateway.name} decides a request instead of responding with 503`);
+    return status;
+  }
+
   watch(gateway: Party, key: TestKey): Watch {
     const seen: Called[] = [];
     const state = { isRunning: true };
@@ -164,6 +176,17 @@ export class Scene {
         await asking;
       },
     };
+  }
+
+  /** All masters of Redis. On a busy machine a master can be late, so this waits until all of them reply. */
+  async masters(): Promise<readonly DataServer[]> {
+    const { store } = this.deployment;
+    let masters: readonly DataServer[] = [];
+    await this.until(
+      async () => (masters = await store.masters()).length === store.masterCount,
+      'all masters reply, and no other server is a master',
+    );
+    return masters;
   }
 
   /** Resolves when every gateway has had a grant for some beats, so that it uses its cache. */

@@ -26,6 +26,8 @@ export interface Store {
   readonly reachable: readonly Reachable[];
   /** The fields of `keyStore.redis` for connecting to it. */
   configOf(network: Pick<Network, 'portOf'>): object;
+  /** How many masters there are while no fault lasts. */
+  readonly masterCount: number;
   /** The responding servers that report themselves as masters. */
   masters(): Promise<DataServer[]>;
   /** Resolves when every server runs and each replica follows its master. */
@@ -43,6 +45,7 @@ export async function startStore(t: Teardown, topology: Topology): Promise<Store
     sentinels: [],
     reachable: [single],
     configOf: (network) => ({ url: `redis://127.0.0.1:${network.portOf(single)}` }),
+    masterCount: 1,
     masters: () => mastersOf([single]),
     settled: () => until(async () => (await mastersOf([single])).length === 1, 'Redis answers'),
   };
@@ -104,6 +107,7 @@ export async function startSentinel(t: Teardown, isCuttable = true): Promise<Sto
       const servers = sentinels.map((sentinel) => `127.0.0.1:${network.portOf(sentinel)}`);
       return { sentinel: { masterName: 'mymaster', servers } };
     },
+    masterCount: 1,
     masters: () => mastersOf(data),
     settled,
   };
@@ -119,6 +123,7 @@ async function startClusterStore(t: Teardown): Promise<Store> {
     sentinels: [],
     reachable: data,
     configOf: (network) => ({ cluster: data.map((node) => `127.0.0.1:${network.portOf(node)}`) }),
+    masterCount: data.length / 2, // the other nodes are their replicas
     masters: () => mastersOf(data),
     settled: () => cluster.settled(),
   };

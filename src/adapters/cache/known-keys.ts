@@ -4,15 +4,15 @@ const minSlots = 65_536;
 const maxSlots = 4_194_304;
 const slotsPerEntry = 8;
 /**
- * The end offsets of two parts of a lookup id (a key's hash in hex). A slot stores digits 0 to 7, and digits 8 to 15
- * select the bucket.
+ * A lookup id is a key's hash in hex. A slot stores digits 0 to 7 of the id, and digits 8 to 15 select the bucket.
+ * These are the end offsets of the two parts.
  */
 const [numberEnd, bucketEnd] = [8, 16];
 
 /**
  * A compact set of API keys that exist. The gateway does not count a lookup of these keys as an attempt to guess a key,
  * even after the record cache has evicted their records. The set stores 32 bits of each key's hash, and a full bucket
- * evicts its oldest entry. About one unknown key in 500,000,000 is mistaken for a known one, which costs only one
+ * evicts its oldest entry. About one unknown key in 500,000,000 is mistaken for a known key. The mistake costs only one
  * lookup in the store.
  */
 export class KnownKeys {
@@ -20,8 +20,8 @@ export class KnownKeys {
   readonly #bucketMask: number;
 
   /**
-   * @param maxEntries maximum number of records in the record cache; this set has room for several times as many keys
-   * and takes 256 KiB to 16 MiB
+   * @param maxEntries maximum number of records in the record cache; the set has at least 8 slots for each record,
+   * within the limits `minSlots` (256 KiB) and `maxSlots` (16 MiB)
    */
   constructor(maxEntries: number) {
     let places = minSlots;
@@ -50,7 +50,8 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    // Frees the first slot. Overwrites the old copy of this number or, in a full bucket, the oldest number.
+    // Move the newer numbers one slot back, to free the first slot. This overwrites the old copy of this number or, in
+    // a full bucket, the oldest number.
     places.copyWithin(first + 1, first, last);
     places[first] = number;
   }
@@ -60,10 +61,7 @@ export class KnownKeys {
   }
 }
 
-/**
- * Returns the part of a lookup id (a key's hash in hex) that a slot stores: its first 32 bits. Never returns 0, because
- * 0 marks an empty slot.
- */
+/** Returns the number that a slot stores: the first 32 bits of a lookup id. Never 0, because 0 marks an empty slot. */
 function numberOf(lookupId: string): number {
   return parseInt(lookupId.slice(0, numberEnd), 16) || 1;
 }

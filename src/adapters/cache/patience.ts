@@ -1,4 +1,4 @@
-/** How long a request waits for fresh data when the cache has a stale record for it. */
+/** How long a request waits for fresh data if the cache could serve a stale record instead. */
 const patienceMilliseconds = 3;
 /** How long requests skip the wait after a wait has timed out. They get their stale records at once. */
 const betweenWaitsMilliseconds = 250;
@@ -11,7 +11,7 @@ export class FreshnessWait {
   readonly #isFresh: () => boolean;
   readonly #now: () => number;
   #waiting: Promise<typeof timedOut> | null = null;
-  /** When a wait last timed out without fresh data. */
+  /** When a wait last timed out without fresh data, in milliseconds of the clock `now`. */
   #lateAt = -Infinity;
 
   constructor(isFresh: () => boolean, now: () => number) {
@@ -24,9 +24,9 @@ export class FreshnessWait {
   }
 
   /**
-   * Resolves after `patienceMilliseconds`. If the cache has not become fresh by that time, further requests skip the
-   * wait for 250 ms. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node first
-   * process the data that arrived meanwhile.
+   * Resolves after `patienceMilliseconds`. If the cache is still stale by then, the requests of the next 250 ms skip
+   * the wait. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node process the data
+   * that arrived meanwhile before the wait counts as timed out.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

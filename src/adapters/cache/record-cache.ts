@@ -31,8 +31,8 @@ interface ReadInFlight<Compiled> {
 
 /**
  * Caches records of keys and merchants, but no decisions about requests. Existing and unknown ids are cached
- * separately, so that a flood of unknown keys evicts no existing record. Concurrent requests share one read; its value
- * is not cached if an invalidation arrives meanwhile.
+ * separately, so that a flood of unknown keys evicts no existing record. Concurrent requests for one id share one read.
+ * The value is not cached if an invalidation arrives during the read.
  */
 export class RecordCache<Compiled extends object> {
   readonly #known: KnownRecords<Compiled>;
@@ -66,8 +66,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Returns a record from the cache if the cache is fresh and contains it, otherwise from the store. If the store fails
-   * or is slow, returns a stale record, but only within the configured time. While the cache is stale, a record that it
-   * lacks may still exist.
+   * or is slow, returns the stale record, but only for `staleMilliseconds`. If a stale cache does not contain the
+   * record, the record is always read from the store, because it may exist there.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -90,7 +90,7 @@ export class RecordCache<Compiled extends object> {
     try {
       const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience.end()]) : asked);
       if (value !== timedOut) return this.#resultOf(value, 'store', 0);
-      asked.catch(() => undefined); // avoids an unhandled rejection: this request does not await the read
+      asked.catch(() => undefined); // avoids an unhandled rejection if this request gets a stale record
     } catch (error) {
       if (!(error instanceof KeyStoreUnavailable)) throw error;
     }
@@ -125,8 +125,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Prevents new requests from joining reads in flight, because such a read could return an outdated record. Must be
-   * called before the gateway acknowledges a revision (the number of a change). After that, the registry can report the
-   * change as in force, so new requests must not get an older record.
+   * called before the gateway acknowledges a change. After the acknowledgement, the registry can report the change as
+   * in force, so new requests must not get an older record.
    */
   closeLookUps(): void {
     this.#round += 1;
@@ -148,8 +148,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Caches a preloaded record if the cache is fresh and lacks the record, and the record cannot have changed since the
-   * preload began.
+   * Caches a preloaded record. Does nothing if the cache is stale or already has the record, or if the record may have
+   * changed since the preload began.
    * @returns false only if the cache is full: a preload must not evict a record that a request needed
    */
   holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {
@@ -168,12 +168,12 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the record is cached (even stale or expired), or the fresh cache knows that no such record exists. */
+  /** Whether the cache has the record, even stale or expired, or is fresh and knows that the record does not exist. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
 
-  /** Iterates over all cached records by id, even stale or expired ones, except records that could not be parsed. */
+  /** Iterates over all cached records with their ids, even stale or expired records. Skips malformed records. */
   *held(): Generator<readonly [id: string, record: Compiled]> {
     for (const [id, value] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
@@ -240,7 +240,7 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Detaches a read in flight: its value is not cached, and new requests start another read. Requests that already wait
-   * for it began before the change, so they still get its value.
+   * for the read began before the change, so they still get the value.
    */
   #abandon(id: string): void {
     const flight = this.#readsInFlight.get(id);
@@ -248,7 +248,7 @@ export class RecordCache<Compiled extends object> {
     this.#readsInFlight.delete(id);
   }
 
-  /** Creates an empty map of unknown ids, which replaces the old map: clearing a full map takes milliseconds. */
+  /** Creates a new map of unknown ids. The old map is not reused, because clearing a full map takes milliseconds. */
   #newUnknown(): LRUCache<string, { readonly readAt: number }> {
     const dispose = (_value: { readonly readAt: number }, _id: string, reason: string): void => {
       if (reason === 'evict') this.#unknownEvictions += 1;
@@ -267,13 +267,13 @@ export interface Freshness {
     /** The highest `sinceKnownTrue` at which the gateway serves stale records. */
     readonly staleMilliseconds: number;
   };
-  /** Tries to make the cache fresh again. Resolves within a bounded time, even if it did not succeed. */
+  /** Tries to make the cache fresh again. Resolves within a bounded time, even if the cache is still stale. */
   catchUp(): Promise<void>;
 }
 
 /**
- * One preload, which caches records before a request needs them. It caches no record that may have changed since it
- * began.
+ * One preload, which caches records before a request needs them. A preload caches no record that may have changed since
+ * the preload began.
  */
 export class Preload {
   readonly #changed = new Set<string>();

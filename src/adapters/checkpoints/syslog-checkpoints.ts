@@ -29,8 +29,8 @@ const priority = 13 * 8 + 5;
 
 /**
  * Sends each checkpoint of the audit log to a syslog server, as an RFC 5424 message. Syslog has no acknowledgement, so
- * a message counts as stored once the kernel has accepted all of it. If a checkpoint is lost, the next one covers its
- * log lines too.
+ * a message counts as stored once the kernel has accepted all of it. If a checkpoint is lost, the next checkpoint also
+ * covers the log lines of the lost one.
  */
 export class SyslogCheckpoints {
   readonly name: string;
@@ -90,12 +90,12 @@ export class SyslogCheckpoints {
       socket.destroy();
       throw error;
     }
-    // Node notices that the server closed the connection only if the socket is read, so this reads and discards
-    // incoming data.
+    // Read and discard incoming data. While a socket is not read, Node does not notice that the server has closed the
+    // connection.
     return socket.resume();
   }
 
-  /** Formats an RFC 5424 message without structured data. Its length precedes it (octet counting, RFC 5425). */
+  /** Formats an RFC 5424 message without structured data, preceded by its length (octet counting, RFC 5425). */
   #messageOf(line: string): string {
     const { hostname, now } = this.#options;
     const message = `<${priority}>1 ${new Date(now()).toISOString()} ${hostname} merchant-gateway ${process.pid} checkpoint - ${line}`;

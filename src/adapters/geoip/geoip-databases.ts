@@ -13,12 +13,13 @@ export interface GeoIpFiles {
 /** How a damaged database is handled, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
   /**
-   * Whether a damaged database denies requests. If true, the Tor check returns null (unknown) for a damaged entry,
-   * which denies the request. If false, it returns false (not a Tor exit).
+   * What the Tor check returns if the database of anonymous addresses is damaged at the entry of the client's address.
+   * True: the check returns null for "unknown", and the request is denied. False: the check returns false, as for an
+   * address that is no Tor exit.
    */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;
-  /** Called when a new file is unusable, and when a lookup first finds that a database is damaged. */
+  /** Called when a new version of a file cannot be loaded, and at the first lookup that finds a database damaged. */
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -111,8 +112,8 @@ export class GeoIpDatabases implements GeoIp {
   }
 
   /**
-   * Returns the entry of an address; null if the database has no entry or is not configured. Undefined if the database
-   * is damaged at this entry.
+   * Returns the entry of an address. Null: the database has no entry or is not configured. Undefined: the database is
+   * damaged at this entry.
    */
   #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
     database: DatabaseFile<Found> | null,

@@ -13,9 +13,9 @@ export interface SignedIdentityOptions {
   readonly issuer: string;
   /** A second audience (claim `aud`) of every JWT; null: the upstream is the only audience. */
   readonly audience: string | null;
-  /** The lifetime of a JWT. When it has expired, upstreams must reject the JWT. */
+  /** The lifetime of a JWT, from `iat` to `exp`. Upstreams must reject an expired JWT. */
   readonly lifetimeSeconds: number;
-  /** The maximum number of merchant keys for which a JWT is cached, per upstream. */
+  /** The maximum number of cached JWTs for each upstream. A JWT is cached for each merchant key. */
   readonly maxEntries: number;
   readonly clock: Clock;
 }
@@ -28,9 +28,9 @@ interface Held {
 }
 
 /**
- * Signs the caller's identity as a JWT with the claims `iss`, `aud`, `sub`, `iat`, `exp`, `kid` (the id of the
- * merchant's key) and `environment`. To save signatures, a JWT is reused for the same key and upstream during half of
- * its lifetime.
+ * Signs the caller's identity as a JWT with the claims `iss`, `aud`, `sub`, `iat`, `exp`, `kid` and `environment`. The
+ * claim `kid` is the id of the merchant's key. To save signatures, a JWT is reused for the same key and upstream during
+ * the first half of its lifetime.
  */
 export class SignedIdentity implements CallerIdentity {
   readonly publicKeys: JSONWebKeySet;
@@ -53,8 +53,8 @@ export class SignedIdentity implements CallerIdentity {
     const heldForUpstream = this.#heldFor(upstreamName);
     const held = heldForUpstream.get(keyId);
     const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
-    // If the system clock was set back, `renewAt` is too far ahead. The cached JWT is then replaced, because it could
-    // otherwise be used beyond its expiry.
+    // If the system clock was set back, `renewAt` is more than half a lifetime ahead. Upstreams with a correct clock
+    // could then get the JWT after its expiry, so the JWT is replaced.
     const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
     if (isOfThisCaller && isYoung) return held.assertion;
 

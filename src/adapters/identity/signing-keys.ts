@@ -8,23 +8,12 @@ import { privateKeys, readOperatorFile } from '../../config/operator-file.js';
 /** The signature algorithms that upstreams must support (RFC 8037, RFC 7518). */
 type SigningAlgorithm = 'EdDSA' | 'ES256';
 
-/** The private key that signs caller identities, and the id of its public key in the published JWK set. */
+/** A private key that signs JWTs, and the id of its public key in the published JWK set. */
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly algorithm: SigningAlgorithm;
   /** RFC 7638 thumbprint of the public key. Every replica computes the same id, so the id needs no configuration. */
   readonly keyId: string;
-}
-
-/** The key files of the signed caller identity. */
-export interface SigningKeyFiles {
-  /** Path of a PEM private key, Ed25519 or P-256. */
-  readonly signingKeyFile: string;
-  /**
-   * Paths of further PEM keys, private or public. Their public keys are published as well, so that upstreams accept the
-   * old and the new key during a rotation.
-   */
-  readonly publishedKeyFiles: readonly string[];
 }
 
 const maxPemBytes = 64 * 1024;
@@ -38,8 +27,8 @@ export function readSigningKey(file: string): Promise<SigningKey> {
 }
 
 /**
- * Reads the key with which the registry signs services tokens (JWTs that authenticate its administrators to the
- * services).
+ * Reads the key with which the registry signs services tokens. A services token is a JWT that authenticates an
+ * administrator of the registry to the services.
  * @throws OperatorError if the file is unreadable, or not an Ed25519 private key; the message is one sentence
  */
 export async function readServicesTokenKey(file: string): Promise<SigningKey> {
@@ -82,11 +71,13 @@ export async function readRegistryKeys(files: readonly string[]): Promise<JSONWe
 
 /**
  * Reads the public keys of all files as a JWK set (RFC 7517), which upstreams fetch. The set contains no private key.
+ * It can have several keys, so that upstreams accept the old and the new key during a rotation.
+ * @param files paths of PEM keys, private or public, Ed25519 or P-256
  * @throws OperatorError for a file without a usable key; the message is one sentence
  */
-export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: SigningKeyFiles): Promise<JSONWebKeySet> {
+export async function readPublicKeys(files: readonly string[]): Promise<JSONWebKeySet> {
   const keys = new Map<string, JWK>();
-  for (const file of [signingKeyFile, ...publishedKeyFiles]) {
+  for (const file of files) {
     const what = 'The identity key';
     // `createPublicKey` derives the public key if the file contains a private key.
     const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);

@@ -3,7 +3,7 @@ import type { GatewayInbox, GatewayMessage, RegistryChannel } from '../../gatewa
 /** Passes messages from a gateway to a registry in the same process. */
 export class MemoryChannel implements RegistryChannel, GatewayInbox {
   #handlers: Parameters<GatewayInbox['serve']>[0] = {};
-  readonly workingSince = Date.now();
+  readonly workingSince = performance.now();
 
   serve(handlers: Parameters<GatewayInbox['serve']>[0]): void {
     this.#handlers = handlers;

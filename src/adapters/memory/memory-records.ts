@@ -29,8 +29,8 @@ export interface MemoryGateway {
 }
 
 /**
- * Stands in for the run id of a Redis server (its id until it restarts). It is a constant, because no other server can
- * take over this store: its records end with the process.
+ * The id of this store, in place of the run id of a Redis server. A run id changes with each restart of the server. A
+ * constant suffices here, because this store ends with the process and no other server can take over.
  */
 const server = 'memory';
 
@@ -53,8 +53,9 @@ export class MemoryRecords implements Records, RecordsStore {
   #position: Position | null = null;
 
   /**
-   * @param onMalformed called with the store key and the problem of each malformed record
-   * @param gateway the gateway that reads these records, as `gateways()` reports it to the registry; null: no gateway
+   * @param onMalformed called with a store key and its problem: for each malformed record or record name, and for each
+   * key record whose merchant record is missing
+   * @param gateway the gateway that reads these records, reported to the registry by `gateways()`; null: no gateway
    */
   constructor(
     records: StoredRecords,
@@ -113,8 +114,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Writes without comparing revisions (numbers of changes): only the registry of this process writes, and it writes
-   * its changes in order. Returns 0, the number of skipped entries.
+   * Writes without a check for newer records, because only the registry of this process writes, and it writes its
+   * changes in order. Returns the number of skipped entries, which is always 0.
    */
   write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
@@ -140,8 +141,8 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /**
-   * Yields no reports (lists of inactive keys and merchants that a gateway remembers). The gateway reads the registry's
-   * own records, so it cannot know a revocation that the registry has lost.
+   * Yields no reports. A report lists the inactive keys and merchants that a gateway remembers. This gateway reads the
+   * registry's own records, so it cannot know a revocation that the registry has lost.
    */
   async *reports(): AsyncGenerator<InactiveReport> {
     // Yields nothing.
@@ -154,30 +155,21 @@ export class MemoryRecords implements Records, RecordsStore {
   gateways(): Promise<SeenGateways> {
     const { generation = null } = this.#meta ?? {};
     const { revision = 0 } = this.#position ?? {};
-    const acknowledgement =
-      this.#gateway === null
-        ? null
-        : { ...this.#gateway, revision, ...(generation === null ? {} : { generation }), lifetimeMilliseconds: 1 };
-    return Promise.resolve({
-      ...{ epoch: 0, generation, isSealed: false, isFresh: true, hasReports: false },
-      gateways:
-        acknowledgement === null
-          ? []
-          : [
-              {
-                instanceId: acknowledgement.instanceId,
-                isSealed: false,
-                silentMilliseconds: 0,
-                clockSkewMilliseconds: 0,
-                acknowledgement,
-              },
-            ],
-    });
+    const state = { epoch: 0, generation, isSealed: false, isFresh: true, hasReports: false };
+    if (this.#gateway === null) return Promise.resolve({ ...state, gateways: [] });
+    const gateway = {
+      ...{ instanceId: this.#gateway.instanceId, isSealed: false, silentMilliseconds: 0, clockSkewMilliseconds: 0 },
+      acknowledgement: {
+        ...{ ...this.#gateway, revision, lifetimeMilliseconds: 1 },
+        ...(generation === null ? {} : { generation }),
+      },
+    };
+    return Promise.resolve({ ...state, gateways: [gateway] });
   }
 
   /**
-   * Never resolves, because the registry need not wait. The gateway reads the records of this object directly. So its
-   * acknowledgement in `gateways()` always states the newest revision (number of a change).
+   * Never resolves, because the registry need not wait for an acknowledgement. The gateway reads the records of this
+   * object directly, so `gateways()` always reports that the gateway has applied the newest change.
    */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
@@ -187,7 +179,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve(null);
   }
 
-  /** Returns no records: the store is empty when the process starts, so it has no records of an earlier database. */
+  /** Returns no records: the registry in this process starts with an empty store, so no earlier records exist. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);
   }

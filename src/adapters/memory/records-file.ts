@@ -7,9 +7,9 @@ const maxRecordsBytes = 256 * 1024 * 1024;
 
 /**
  * Reads a records file: one JSON object. Its members are the records of docs/records.md, and their names are the store
- * keys.
- * @throws OperatorError if the file is unreadable, not a JSON object, repeats a name, or has a member that is not a
- * record
+ * keys. A malformed record is not an error here: it makes only its own key or merchant unavailable.
+ * @throws OperatorError if the file is unreadable, not a JSON object, repeats a name, or has a name without `mg:` at
+ * its start
  */
 export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const bytes = await readOperatorFile(file, 'The records file', maxRecordsBytes);
@@ -20,7 +20,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
     );
   }
   // Rejects names without `mg:`, because those members would not be loaded as records. The error quotes no name,
-  // because it could contain an API key.
+  // because a name could contain an API key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
       `The records file ${file} has a member with an unknown name. Expected mg:meta, mg:key:<lookup id> and mg:merchant:<merchant id>.`,

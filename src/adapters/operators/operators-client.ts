@@ -34,7 +34,8 @@ export class OperatorsClient {
 
   /**
    * Sends one request. Never rejects.
-   * @returns the response (`text` is null if the body is too large), or the problem in words if there is no response
+   * @returns the response, or the problem in words if there is no response; `text` is null if the response body is too
+   * large
    */
   async send(asked: {
     readonly method: 'GET' | 'POST';

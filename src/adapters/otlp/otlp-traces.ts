@@ -26,8 +26,8 @@ const defaultTimeoutMilliseconds = 5_000;
 const maxResponseBytes = 128 * 1024;
 
 /**
- * Sends spans to an OTLP collector in batches. Drops spans if the buffer is full or a request fails: a slow or
- * unreachable collector must not cost memory or delay requests.
+ * Sends spans to an OTLP collector in batches. Drops spans if the buffer is full or an export fails: a slow or
+ * unreachable collector must not cost memory or delay the requests of clients.
  */
 export class OtlpTraces implements TraceExport {
   readonly #options: OtlpTracesOptions;

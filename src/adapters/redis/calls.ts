@@ -23,14 +23,14 @@ export async function callAll(
 }
 
 /**
- * Writes texts to Redis, each with an expiry (PX).
+ * Stores each text under its Redis key, with an expiry (PX).
  * @throws Error of the first failed command
  */
 export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callAll(redis, texts.map(setCommand));
 }
 
-/** Builds the SET command for a text with an expiry. */
+/** Builds the SET command for one text, with its expiry (PX). */
 export function setCommand({ name, text, lifetimeMilliseconds }: AcknowledgementText): {
   readonly name: string;
   readonly command: string[];

@@ -1,5 +1,6 @@
 import { Cluster, Redis } from 'ioredis';
-import type { Command, RedisOptions } from 'ioredis';
+import type { RedisOptions } from 'ioredis';
+import { timeOutCommands } from './command-timeout.js';
 
 /** Host name or IP address, and port, of a server. */
 export interface HostAndPort {
@@ -35,28 +36,25 @@ export interface RedisAddress {
   readonly ca: Buffer | null;
   readonly commandTimeoutMilliseconds: number;
   /**
-   * Without Sentinel: how many replicas must confirm that they still follow this server, which shows that it is the
-   * master. Null or omitted: as many as the registry has ever seen.
+   * Without Sentinel: how many replicas must confirm that they still follow this server. Their confirmation shows that
+   * the server is the master. Null or omitted: as many as the registry has ever seen.
    */
   readonly replicas?: number | null;
 }
 
 const connectTimeoutMilliseconds = 1_000;
-/** If no data arrives for this long after a command, the connection is reopened. */
-const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
 const reconnectIntervalMilliseconds = 1_000;
-const timeoutParts = 4;
-const longestPartMilliseconds = 50;
 /**
- * Matches the error reply of a former master, which was demoted or isolated but keeps its connections open. An older
- * Redis puts the name of the Lua script before the error code, which then follows a hyphen.
+ * Matches the error reply of a former master, which was demoted or isolated but keeps its connections open. In an error
+ * of a Lua script, an older Redis puts the name of the script and a hyphen before the error code.
  */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
- * Opens a connection that fails fast and reconnects. With the defaults of ioredis, a GET waits more than a minute while
- * Redis is down. This connection neither queues commands while Redis is down nor sends a command twice.
+ * Opens a connection to one server, or to the master that the sentinels name. The connection fails fast and reconnects.
+ * With the defaults of ioredis, a GET waits more than a minute while Redis is down. This connection neither queues
+ * commands while Redis is down nor sends a command twice.
  * @param onError called for each failure of the connection; the affected command is rejected as well
  */
 export function connectRedis(address: RedisAddress, onError: (error: Error) => void): Redis {
@@ -82,22 +80,25 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
   return new Cluster([...address.cluster], {
-    redisOptions: { ...optionsOf(address), commandTimeout: address.commandTimeoutMilliseconds },
+    redisOptions: optionsOf(address),
     enableOfflineQueue: false,
     clusterRetryStrategy: retryAfter,
   })
     .on('error', onError)
-    .on('+node', prepareNode);
+    .on('+node', (node: Redis) => {
+      prepareNode(node, address.commandTimeoutMilliseconds);
+    });
 }
 
-/** Connects to a Cluster node before its first command, which would otherwise be refused. */
-function prepareNode(node: Redis): void {
+/** Connects to a Cluster node at once. Otherwise the first command for the node would be rejected. */
+function prepareNode(node: Redis, timeoutMilliseconds: number): void {
+  timeOutCommands(node, timeoutMilliseconds);
   ignoreRepeatedErrors(node)
     .connect()
     .catch(() => undefined); // the commands for this node report the failure
 }
 
-/** Opens a connection to one node of a Cluster. It reconnects until it is closed. */
+/** Opens a connection to one node of a Cluster. The connection reconnects until it is closed. */
 export function connectNode(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -107,8 +108,8 @@ export function connectNode(
 }
 
 /**
- * Opens a connection to one node of a Cluster for a single query. It connects when `connect()` is called, and does not
- * reconnect.
+ * Creates a connection to one node of a Cluster for a single query. The connection is opened when `connect()` is
+ * called, and never reopened.
  */
 export function connectNodeOnce(
   address: RedisAddress,
@@ -118,7 +119,7 @@ export function connectNodeOnce(
   return open(address, onError, { host, port, lazyConnect: true, retryStrategy: null });
 }
 
-/** Opens a connection to a sentinel, to query it about the master. It reconnects until it is closed. */
+/** Opens a connection to a sentinel, to query it about the master. The connection reconnects until it is closed. */
 export function connectSentinel(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -126,14 +127,15 @@ export function connectSentinel(
 ): Redis {
   const { username = null, password = null } = address.sentinelAccess ?? {};
   const options = { ...optionsOf({ ...address, username, password }), tls: sentinelOptionsOf(address).sentinelTLS };
-  const redis = new Redis({ ...options, host, port, commandTimeout: connectTimeoutMilliseconds });
+  const redis = new Redis({ ...options, host, port });
+  timeOutCommands(redis, connectTimeoutMilliseconds);
   return ignoreRepeatedErrors(redis).on('error', onError);
 }
 
 /**
- * Destroys the socket, so that ioredis reconnects at once. `disconnect` would wait until the server closes its end;
- * meanwhile the connection would seem open and refuse each command. Does nothing while the connection is being opened:
- * behind a Sentinel, a socket destroyed at that time would make ioredis stop reconnecting.
+ * Destroys the socket, so that ioredis reconnects at once. `disconnect` would wait until the server closes its end.
+ * Meanwhile the connection would seem open and refuse each command. Does nothing while ioredis is connecting: behind a
+ * Sentinel, ioredis would stop reconnecting if its socket were destroyed at that time.
  */
 export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();
@@ -163,35 +165,25 @@ type ConnectionTarget = Pick<
 function open(address: RedisAddress, onError: (error: Error) => void, where: ConnectionTarget): Redis {
   const redis = new Redis({ ...optionsOf(address), ...where });
   timeOutCommands(redis, address.commandTimeoutMilliseconds);
+  requireDatabase(redis);
   return ignoreRepeatedErrors(redis).on('error', onError);
 }
 
 /**
- * Rejects a command that gets no reply within the timeout. ioredis uses one timer for the whole timeout: after a stall
- * of the process, that timer fires before Node reads a reply that has already arrived. Several shorter timers leave
- * Node time to read the reply.
+ * Reconnects if SELECT fails, for example because the user lacks the right. Otherwise ioredis would use database 0,
+ * which could belong to another deployment.
  */
-function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
-  const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
-  const maxChecks = Math.ceil(timeoutMilliseconds / partMilliseconds);
-  let waiting: { readonly command: Command; checks: number }[] = [];
-  const check = (): void => {
-    const unsettled = waiting.filter(({ command }) => !command.isSettled);
-    waiting = [];
-    for (const one of unsettled) {
-      one.checks += 1;
-      if (one.checks > maxChecks) one.command.reject(new Error('Command timed out'));
-      else waiting.push(one);
-    }
-    if (waiting.length > 0) setTimeout(check, partMilliseconds);
-  };
+function requireDatabase(redis: Redis): void {
   const send = redis.sendCommand.bind(redis);
-  const sendInTime: Redis['sendCommand'] = (command, stream) => {
-    if (waiting.length === 0) setTimeout(check, partMilliseconds);
-    waiting.push({ command, checks: 0 });
-    return send(command, stream);
+  const sendOrReconnect: Redis['sendCommand'] = (command, stream) => {
+    const sent = send(command, stream);
+    if (command.name === 'select') {
+      const socket = redis.stream;
+      command.promise.catch(() => socket.destroy());
+    }
+    return sent;
   };
-  redis.sendCommand = sendInTime;
+  redis.sendCommand = sendOrReconnect;
 }
 
 /**
@@ -203,8 +195,8 @@ export function ignoreRepeatedErrors(redis: Redis): Redis {
     const stream = redis.stream as Redis['stream'] | undefined; // undefined if the attempt has already failed
     stream?.on('error', () => undefined);
   };
-  // With a single server, the socket is created in the event-loop turn of `connecting`. Behind a Sentinel, it is
-  // created later, but before `connect`.
+  // With a single server, the socket is created in the event-loop turn of `connecting`. Behind a Sentinel, the socket
+  // is created later, but before `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 
@@ -237,8 +229,6 @@ function optionsOf(address: RedisAddress) {
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
-    // Without this timeout, a silent loss of the server goes unnoticed while the kernel retransmits for 15 minutes.
-    socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
     sentinelCommandTimeout: connectTimeoutMilliseconds, // without this, a hanging sentinel would block forever
     retryStrategy: retryAfter,
@@ -247,8 +237,8 @@ function optionsOf(address: RedisAddress) {
 }
 
 /**
- * Returns TLS options with certificate verification. ioredis verifies the host name that the sentinels or the Cluster's
- * nodes announce.
+ * Returns TLS options that verify the server's certificate. The certificate must be valid for the host to which ioredis
+ * connects: the configured host, or the host that the sentinels or the Cluster's nodes announce.
  */
 function tlsOf({ ca }: RedisAddress) {
   return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) };

@@ -4,8 +4,8 @@ import { highestRevision } from './record-text.js';
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 /**
- * The lifetime of a gateway's lease (permission to use its cache). The maximum is one day and one second, because
- * `maxStaleSeconds` is at most one day, and the lifetime is one second longer.
+ * The lifetime of a lease, which permits a gateway to use its cache. The longest lifetime is one second longer than the
+ * highest `maxStaleSeconds`, which is one day.
  */
 const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
 
@@ -17,15 +17,15 @@ const acknowledgementForm = Type.Object({
   /** Start time of the gateway, ISO 8601. */
   startedAt: Type.String({ maxLength: 40 }),
   /**
-   * The generation (one unbroken history of changes) to which the revision belongs. A gateway of an earlier release
-   * omits this field and all fields that follow.
+   * The generation to which the revision belongs. A generation is one unbroken history of changes. A gateway of an
+   * earlier release omits this field and all fields that follow.
    */
   generation: Type.Optional(generation),
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
   /**
-   * How long the registry waits for this gateway before it confirms a change. It is one second longer than the time for
-   * which the gateway uses its cache without a new proof that its Redis server is the master.
+   * The longest time for which the registry waits for this gateway before it confirms a change. It is one second longer
+   * than the gateway uses its cache without a new proof that its Redis server is the master.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
@@ -76,16 +76,16 @@ export const queryLifetimeMilliseconds = 2_000;
 export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
- * A lease (permission to use the cache for a limited time) that the registry writes under `mg:grant:<instanceId>`. It
- * confirms that the registry has listed the gateway in `generation` (an unbroken history of changes) and has read the
- * gateway's heartbeat number `beat`. The registry waits for listed gateways before it confirms a change.
+ * A grant is a lease, which permits a gateway to use its cache for a limited time. The registry writes the grant under
+ * `mg:grant:<instanceId>`. The grant confirms that the registry has listed the gateway in this generation, and has read
+ * the gateway's heartbeat number `beat`. The registry waits for listed gateways before it confirms a change.
  */
 export type Grant = Static<typeof grantForm>;
 
 /**
- * A report that a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost changes. It lists
- * cached keys and merchants whose status denies requests or which have an expiry. It also states the newest revision
- * that the gateway knew.
+ * One part of a report that a gateway writes under `mg:inactive:<instanceId>:<part>` if the store may have lost
+ * changes. The part lists cached keys that have an expiry or a status that denies requests, and cached merchants that
+ * are not active or not live. The part also states the newest revision that the gateway knew.
  */
 export type InactiveReport = Static<typeof reportForm>;
 
@@ -100,13 +100,13 @@ const checkReport = Compile(reportForm);
 const checkAcknowledgement = Compile(acknowledgementForm);
 const checkGrant = Compile(grantForm);
 
-/** Parses a stored acknowledgement (the newest change that a gateway has applied); null if it is missing or invalid. */
+/** Parses a stored acknowledgement; null if it is missing or invalid. */
 export function readAcknowledgement(text: string | null): Acknowledgement | null {
   const value = parsed(text);
   return checkAcknowledgement.Check(value) ? value : null;
 }
 
-/** Parses a stored grant (a gateway's lease for its cache); null if it is missing or invalid. */
+/** Parses a stored grant; null if it is missing or invalid. */
 export function readGrant(text: string | null): Grant | null {
   const value = parsed(text);
   return checkGrant.Check(value) ? value : null;

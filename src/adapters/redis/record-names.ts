@@ -12,8 +12,8 @@ export class RecordNames {
    */
   readonly change: string;
   /**
-   * Redis key of the newest change's id in a Cluster. Its hash tag puts it into the same slot as the key `revision`, so
-   * that one script can write both keys.
+   * Redis key of the newest change's id in a Cluster. The hash tag puts this key into the same slot as the key
+   * `revision`, so that one script can write both keys.
    */
   readonly changeInCluster: string;
   /**
@@ -21,8 +21,8 @@ export class RecordNames {
    */
   readonly writer: string;
   /**
-   * Redis key of a Cluster's change index, which stores the newest revision (number of a change) of each slot. It is in
-   * the same slot as the key `revision`.
+   * Redis key of a Cluster's change index, which stores the newest revision of each slot. A revision is the number of a
+   * change. The index is in the same slot as the key `revision`.
    */
   readonly changedSlots: string;
   /** Redis key of the Tor exit list. */
@@ -75,6 +75,7 @@ export class RecordNames {
 
   /**
    * Redis key of a gateway's query to the registry for a missing record.
+   * @param count sequence number of the query in this gateway process
    * @param name Redis key of the record, with the prefix
    */
   ask(instanceId: string, count: number, name: string): string {
@@ -87,9 +88,9 @@ export class RecordNames {
   }
 
   /**
-   * Redis key of one part of a gateway's report of inactive records (keys and merchants whose status denies requests).
-   * The gateway writes it before it adopts another generation (unbroken history of changes), which may lack
-   * revocations.
+   * Redis key of one part of a gateway's report of inactive keys and merchants, whose status denies requests. The
+   * gateway writes the report before it adopts another generation (history of changes), because that generation may
+   * lack revocations.
    */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
@@ -123,7 +124,7 @@ export class RecordNames {
     return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
-  /** Redis key of the marker of a Cluster slot, which shows up to which revision the slot is complete. */
+  /** Redis key of a slot's marker in a Cluster. The marker states the revision up to which the slot is complete. */
   slotMarker(tag: string): string {
     return `${this.#prefix}slot:{${tag}}`;
   }
@@ -147,7 +148,7 @@ function behind(prefix: string, names: readonly string[]): string[] {
 }
 
 const namesAtATime = 1_000;
-/** COUNT of one SCAN step of a gateway. It is small, because the commands of other clients wait for that step. */
+/** COUNT of one SCAN step of a gateway. It is small, because other clients wait until the step ends. */
 export const namesOfStep = 500;
 
 /**

@@ -2,20 +2,21 @@ import { MalformedRecord, parseRecordText } from '../../gateway/records.js';
 import type { Seals } from './seal.js';
 
 /**
- * Builds the text of a key or merchant record as stored in Redis.
- * @param name Redis key, with the prefix of the store. The seal (HMAC) covers this key, so the record is invalid under
- * another key.
- * @param generation the generation (unbroken history of changes) of the record. A later generation has a name that
- * sorts later.
+ * Builds the text of a key or merchant record as stored in Redis. The seal is an HMAC that also covers the Redis key,
+ * so the record is invalid under another key. A generation is one unbroken history of changes. The name of a later
+ * generation sorts later.
+ * @param name Redis key, with the prefix of the store
+ * @param generation the generation of the record
  */
 export function recordText(seals: Seals, name: string, value: object, generation: string): string {
   return seals.seal(name, JSON.stringify({ ...value, generation }));
 }
 
 /**
- * Verifies the seal (HMAC) of a record, parses the record and checks its generation (unbroken history of changes).
- * @param own the reader's generation. Later generations are accepted too: the registry writes their records before the
- * meta record (the description of the store) that announces the generation
+ * Verifies the seal of a record, parses the record and checks its generation. Also accepts a record of a generation
+ * later than the reader's. The registry writes such records before it announces their generation in the meta record,
+ * which describes the store.
+ * @param own the reader's generation
  * @throws MalformedRecord
  */
 export function readRecordText(seals: Seals, name: string, text: string, own: string): unknown {
@@ -26,9 +27,8 @@ export function readRecordText(seals: Seals, name: string, text: string, own: st
 }
 
 /**
- * Rejects a record from an earlier generation (unbroken history of changes) than that of the reader, because the record
- * may be outdated.
- * @param seals if seals (HMACs) are required, the record must name its generation
+ * Rejects a record from a generation earlier than the reader's, because the record may be outdated.
+ * @param seals if seals are required, the record must name its generation
  * @param own the reader's generation
  * @throws MalformedRecord
  */
@@ -62,7 +62,8 @@ export const highestRevision = 2 ** 50;
 
 /**
  * The highest valid revision of a record. A record with a higher revision is malformed and is replaced. The registry
- * continues from the highest revision that it finds, so this limit leaves it room up to `highestRevision`.
+ * continues from the highest revision that it finds, so this limit leaves room for further revisions up to
+ * `highestRevision`.
  */
 export const highestOfRecords = highestRevision / 2;
 

@@ -1,17 +1,16 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import type { Cluster, Redis } from 'ioredis';
 import type { FetchClaim, SharedExitLists } from '../tor/source-lists.js';
 import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
+import { untilReady } from './until-ready.js';
 
-/** How long a claim (the lock of the gateway that downloads the lists) lasts after its last renewal. */
+/** A claim is the lock of the gateway that downloads the lists. It lasts for this long after its last renewal. */
 const claimMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
 /** A long timeout, because a whole list is read or written at once, and no request waits for it. */
 const commandTimeoutMilliseconds = 5_000;
-const readyMilliseconds = 1_000;
 
 /** Lua: extends the lock if this process still has it. After a long pause, another process may have the lock. */
 const renewScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('PEXPIRE',KEYS[1],ARGV[2]) or 0";
@@ -63,9 +62,9 @@ export class RedisExitLists implements SharedExitLists {
     return Promise.resolve();
   }
 
-  /** Waits for the connection at start, because every command would be refused until it is ready. */
+  /** Waits at start until the connection is ready, because every earlier command would be rejected. */
   async #connected(): Promise<void> {
     if (this.#redis.status !== 'connecting' && this.#redis.status !== 'connect') return;
-    await once(this.#redis, 'ready', { signal: AbortSignal.timeout(readyMilliseconds) });
+    await untilReady(this.#redis, commandTimeoutMilliseconds);
   }
 }

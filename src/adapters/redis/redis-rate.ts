@@ -123,9 +123,9 @@ declare module 'ioredis' {
 }
 
 /**
- * Lua: a token bucket. The value stores the number of tokens and the time of that count, in microseconds of the Redis
- * clock. It expires when the bucket would be full, so a missing bucket is full. If the Redis clock goes back, for
- * example after a failover to another master, no tokens are lost.
+ * Lua: a token bucket. The value stores the number of tokens, and when they were counted, in microseconds of the Redis
+ * clock. The key expires when the bucket would be full, so a missing key means a full bucket. If the Redis clock goes
+ * back, for example after a failover to another master, no tokens are lost.
  */
 const script = `
 local perSecond, size = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -2,8 +2,11 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import { MalformedRecord, type RecordProblem } from '../../gateway/records.js';
 
 /**
- * Which secret made the seal (HMAC) of a text: the current one (`current`), another accepted one (`accepted`), or an
- * unknown one (`other`). `none`: the text has no seal. Without a configured secret, every seal is `other`.
+ * Which secret made the seal (HMAC) of a text.
+ * - `current`: the current secret
+ * - `accepted`: another accepted secret
+ * - `other`: an unknown secret. Without a configured secret, every seal is `other`.
+ * - `none`: the text has no seal
  */
 export type SealState = 'current' | 'accepted' | 'other' | 'none';
 
@@ -11,8 +14,8 @@ export type SealState = 'current' | 'accepted' | 'other' | 'none';
 const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
 /**
- * The HMAC input from which the id of a secret is computed. It contains no line feed, so it differs from the input for
- * any record (Redis key, line feed, text).
+ * The HMAC input from which the id of a secret is computed. The input for a record consists of Redis key, line feed and
+ * text. The value `id` contains no line feed, so it differs from the input for any record.
  */
 const idSubject = 'id';
 
@@ -23,8 +26,8 @@ const idSubject = 'id';
 export class Seals {
   readonly #secrets: readonly KeyObject[];
   /**
-   * Ids of the secrets, which do not reveal the secrets. The first id is that of the current secret. Empty if no secret
-   * is configured.
+   * One id for each secret. An id does not reveal its secret. The id of the current secret comes first. Empty if no
+   * secret is configured.
    */
   readonly ids: readonly string[];
 
@@ -37,10 +40,7 @@ export class Seals {
     this.ids = this.#secrets.map((secret) => createHmac('sha256', secret).update(idSubject).digest('hex').slice(0, 8));
   }
 
-  /**
-   * Whether a secret is configured, so that texts are sealed (with an HMAC) and a text without a valid seal is
-   * rejected.
-   */
+  /** Whether a secret is configured. If so, texts are sealed (HMAC), and a text without a valid seal is rejected. */
   get areOn(): boolean {
     return this.#secrets.length > 0;
   }
@@ -55,7 +55,7 @@ export class Seals {
     return `${text.slice(0, -1)},"seal":"${sealOf(secret, name, text)}"}`;
   }
 
-  /** Returns which secret made the seal (HMAC) of a text, if any. Must be called before the text is parsed. */
+  /** Returns which secret made the seal (HMAC) of a text, if any. Expects the exact stored text, as sealed. */
   stateOf(name: string, sealed: string): SealState {
     const seal = sealForm.exec(sealed.slice(-lengthOfSeal))?.[1];
     if (seal === undefined) return 'none';
@@ -113,7 +113,7 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
 /**
- * Verifies seals (HMACs) for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and
+ * Verifies seals (HMACs) for a gateway. A gateway reads some texts in each heartbeat, so a rejected text is reported
  * again only after the text has changed.
  */
 export class SealCheck {
@@ -142,7 +142,10 @@ export class SealCheck {
     }
   }
 
-  /** Returns the text; null if it is null, or if a secret is configured and the text has no valid seal (HMAC). */
+  /**
+   * Returns the text if it can be used. Returns null if the text is missing, or if a secret is configured and the text
+   * has no valid seal.
+   */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);
@@ -153,6 +156,3 @@ export class SealCheck {
     }
   }
 }
-
-/** An instance that accepts every text and adds no seals (HMACs). */
-export const noCheck = new SealCheck(noSeals, () => undefined);

@@ -5,13 +5,13 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record (the description of the whole store) that lists no servers. Earlier releases of the
- * registry listed no servers. So the record may come from an old snapshot of Redis that lacks later changes.
+ * Reason to distrust a meta record (the description of the whole store) that lists no servers. Only earlier releases of
+ * the registry write such a record, so Redis may have been restored from an old snapshot that lacks later changes.
  */
 const noServers =
   'the meta record of the store lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
 const earlierGeneration =
-  'the meta record of the store was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot';
+  'the meta record of the store was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot, or this server is a former master';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
@@ -30,10 +30,11 @@ export interface BelievedState {
 }
 
 /**
- * Decides whether the records of a store can be trusted. A store without a meta record (the description of the store)
- * is new, flushed or restored empty. If the revision (number of the newest change) has decreased, a failover has lost
- * changes, perhaps a revocation. A server that the registry has not compared with its database may have lost changes
- * before this gateway first read it.
+ * Decides whether the records of a store can be trusted. Reasons to distrust them:
+ * 1. The store has no meta record (the description of the store): it is new, flushed or restored empty.
+ * 2. The revision (number of the newest change) has decreased: a failover has lost changes, perhaps a revocation.
+ * 3. The registry has not compared a server with the database: that server may have lost changes before this gateway
+ *    first read it.
  */
 export class StoreState {
   #reason: string | null = notReadYet;
@@ -44,10 +45,7 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /**
-   * @param check verifies the meta record (the description of the store), and throws if it could be forged; null: no
-   * check
-   */
+  /** @param check verifies the meta record, and throws if that record could be forged; null: no check */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
@@ -73,28 +71,34 @@ export class StoreState {
     return this.#isEarlierRelease;
   }
 
-  /** The meta record (the description) of a store that the registry is refilling; null if it is not being refilled. */
+  /**
+   * The meta record of a store that the registry is refilling. Null if the store is not being refilled, or if the
+   * record is not known to name all servers.
+   */
   get filling(): FillingRecord | null {
     return this.#filling;
   }
 
   /**
-   * Why it is uncertain that the registry has compared this server's records with its database. Null if the meta record
-   * (the description of the store) names this server: the registry names a server there only after the comparison.
+   * Why the registry may not have compared this server's records with its database. Null in these cases:
+   * 1. The meta record names this server. The registry adds a server there only after the comparison.
+   * 2. The server is unknown.
+   * 3. The meta record is from an earlier release and names no servers.
    */
   get notNamed(): string | null {
     return this.#notNamed;
   }
 
   /**
-   * Decides whether to trust the state that the store reports.
+   * Decides whether to trust the state that the store reports. While the store has the generation in which this gateway
+   * was enrolled, the gateway itself notices lost changes, because the revision decreases. So the meta record need not
+   * name the servers then. An earlier generation is not trusted until the enrolment has ended.
    * @param meta the text of the meta record, which describes the store
    * @param newest the text of the newest revision (number of a change)
-   * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
-   * unknown; the caller must then not trust the result
+   * @param servers the run ids of all servers of the store. An element is null if INFO omits the run id. The whole
+   * array is null while the run ids are unknown; the result must then not be trusted
    * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled (listed) this
-   * gateway. While the store has this generation, the gateway itself notices lost changes, because the revision
-   * decreases. So the meta record need not name the servers
+   * gateway; null: not enrolled
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(
@@ -107,10 +111,9 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // An attacker could replay an old meta record (description of the store), whose seal (HMAC) remains valid, to
-      // make old records trusted again. Reject it until the registry has replaced it.
-      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
-        throw new MalformedRecord(earlierGeneration);
+      // A former master still has the earlier generation, and lacks revocations that this gateway has acknowledged. An
+      // attacker could also replay an old meta record (description of the store), whose seal (HMAC) remains valid.
+      if (enrolledIn !== null && generation < enrolledIn) throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
         if (named !== undefined && servers !== null && whyNotNamed(servers, named) === null) this.#filling = record;
         throw new MalformedRecord(rebuilding);
@@ -154,7 +157,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
   if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
   if (others.length === 0) return null;
-  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')})`;
+  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')}); it does so within seconds: check that a registry runs`;
 }
 
 /**
@@ -199,8 +202,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
 const unchecked: MetaCheck = () => undefined;
 
 /**
- * Parses the stored meta record without checking its seal (HMAC); null if it is missing. The generation (history of
- * changes) is null if the record is invalid or the store is being refilled.
+ * Parses the stored meta record without checking its seal (HMAC). Returns null if the record is missing. The generation
+ * (history of changes) in the result is null if the record is invalid or the store is being refilled.
  */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
@@ -219,9 +222,9 @@ export function storedSeal(seals: Seals, name: string, meta: string | null): Sea
 }
 
 /**
- * Returns the generation (history of changes) of the meta record, and whether its seal (HMAC) is valid. The generation
- * is null if the record does not name exactly these servers.
- * @param servers the sorted run ids
+ * Returns the generation (history of changes) of the meta record, and whether the seal (HMAC) of that record is valid.
+ * The generation is null if the record does not name exactly these servers, or if no servers are given.
+ * @param servers the sorted run ids of the connected servers
  */
 export function readGeneration(
   seals: Seals,

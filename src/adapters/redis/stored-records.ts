@@ -1,16 +1,15 @@
-import { once } from 'node:events';
 import { Cluster, type Redis } from 'ioredis';
 import { connectAny, type RedisAddress } from './connection.js';
 import { RecordNames, scanNames } from './record-names.js';
 import { malformedText } from './record-text.js';
+import { untilReady } from './until-ready.js';
 
 const commandTimeoutMilliseconds = 5_000;
-const readyMilliseconds = 2_000;
 const textsAtATime = 1_000;
 
 /**
  * Reads and deletes the records as stored in Redis, for command-line tools. Has no cache and receives no invalidation
- * messages. The registry does not treat it as a gateway.
+ * messages. The registry does not list such a tool as a gateway.
  */
 export class RedisStoredRecords {
   readonly #redis: Redis | Cluster;
@@ -73,7 +72,6 @@ export class RedisStoredRecords {
   }
 
   async #connected(): Promise<void> {
-    if (this.#redis.status !== 'ready')
-      await once(this.#redis, 'ready', { signal: AbortSignal.timeout(readyMilliseconds) });
+    if (this.#redis.status !== 'ready') await untilReady(this.#redis, commandTimeoutMilliseconds);
   }
 }

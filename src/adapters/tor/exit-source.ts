@@ -14,9 +14,9 @@ export interface ExitSource {
 const httpUrl = /^https?:\/\//i;
 
 /**
- * Parses an entry of `torExits.sources`.
- * @param allowReserved whether lists are allowed to contain reserved addresses. The id of the source depends on this
- * option, because the option changes which addresses the stored list contains.
+ * Parses an entry of `torExits.sources`. The id of the source depends on `allowReserved`, because this option changes
+ * which addresses the stored list contains.
+ * @param allowReserved whether lists are allowed to contain reserved addresses
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
   const id = createHash('sha256')
@@ -46,8 +46,8 @@ export type SourceContent = ListContent | 'unchanged';
 export const maxListBytes = 16 * 1024 * 1024;
 
 /**
- * The date of a list, and its origin: the list itself, its server (`Last-Modified`), or the modification time of its
- * file.
+ * The date of a list, and where that date was found: in the list itself, in the `Last-Modified` header of the response,
+ * or in the modification time of the file.
  */
 export interface ListDate {
   /** The date (ISO 8601, UTC); null if unknown. */
@@ -56,8 +56,8 @@ export interface ListDate {
 }
 
 /**
- * The two times that determine the age of a list: its own date, and when its source last returned it or reported it as
- * unchanged.
+ * The two times that determine the age of a list: its date, and `confirmedAt`, when the source last returned the list
+ * or reported it as unchanged.
  */
 interface Dated extends Partial<ListDate> {
   readonly confirmedAt: string;
@@ -104,7 +104,7 @@ export function ageStart({ confirmedAt, datedAt }: Dated): number {
 
 /**
  * Returns the time from which `torExits.maxAgeHours` counts, in milliseconds since 1970. Ignores the modification time
- * of a file, because a copied file can have any modification time. With an old one, the list would expire and could
+ * of a file, because a copied file can have any modification time. An old time would let the list expire, which could
  * make the gateway unavailable. Operators get a warning about the age of the file instead.
  */
 export function expiryStart(list: Dated): number {
@@ -129,7 +129,7 @@ type RefusalReason =
 
 /**
  * Thrown for a Tor exit list that cannot be fetched or must not be used. The message completes a sentence after
- * "because", and contains nothing from the list.
+ * "because". It quotes nothing from the list, except the address of a trusted proxy.
  */
 export class ExitListRejected extends Error {
   constructor(

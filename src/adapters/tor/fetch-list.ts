@@ -1,4 +1,5 @@
 import { type Dispatcher, request } from 'undici';
+import { connectionProblem } from '../checkpoints/connection-problem.js';
 import { ExitListRejected, maxListBytes, type SourceContent, type Validators } from './exit-source.js';
 import { decodeList } from './parse-list.js';
 
@@ -48,7 +49,9 @@ async function sendRequest(
       },
     });
   } catch (error) {
-    throw new ExitListRejected('unreachable', `the list cannot be fetched: ${reasonOf(error)}`, { cause: error });
+    throw new ExitListRejected('unreachable', `the list cannot be fetched: ${connectionProblem(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -72,7 +75,8 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // Without a declared length, a truncated list looks complete. So it must end with a line end or a closing brace.
+  // Without Content-Length and Transfer-Encoding, a truncated list looks complete. Such a list must therefore end with
+  // a line end or a closing brace.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected(
@@ -108,7 +112,7 @@ async function readBody(response: Dispatcher.ResponseData): Promise<Buffer> {
     }
   } catch (error) {
     if (error instanceof ExitListRejected) throw error;
-    throw new ExitListRejected('cut_off', `the response was cut off: ${reasonOf(error)}`, { cause: error });
+    throw new ExitListRejected('cut_off', `the response was cut off: ${connectionProblem(error)}`, { cause: error });
   }
   return Buffer.concat(chunks);
 }
@@ -127,18 +131,8 @@ function single(value: string | string[] | undefined): string | null {
 }
 
 /**
- * Returns `timeout`, an error code such as ECONNREFUSED, or the name of the error. The full message is not used,
- * because it could contain a secret of the URL.
- */
-function reasonOf(error: unknown): string {
-  if (error instanceof Error && error.name === 'TimeoutError') return 'timeout';
-  const code = (error as NodeJS.ErrnoException).code;
-  return typeof code === 'string' ? code : error instanceof Error ? error.name : 'unknown reason';
-}
-
-/**
  * Returns the target of a redirect: http or https without user and password, and never http after https. On an
- * unencrypted connection, any attacker on the path could change the list.
+ * unencrypted connection, any attacker in the network could change the list.
  * @throws ExitListRejected
  */
 function redirectTarget(from: URL, location: string | string[] | undefined): URL {

@@ -32,7 +32,7 @@ export class ListFiles {
 
 /**
  * Reads a list from a file.
- * @throws ExitListRejected if it cannot be read
+ * @throws ExitListRejected if the file cannot be read, or is not UTF-8
  */
 export async function readListFile(file: string): Promise<SourceContent> {
   try {
@@ -66,9 +66,10 @@ export class SnapshotFile {
   }
 
   /**
-   * Returns the text of the file if it has changed since this object last read or wrote it; otherwise null.
-   * @throws OperatorError if the file exists but cannot be read. After a temporary error, the next call reads the file
-   * again. After any other error, the file is not read again until it changes
+   * Returns the text of the file if the file has changed since this object last read or wrote it. Null if the file is
+   * unchanged or cannot be inspected, for example because it does not exist.
+   * @throws OperatorError if the file has changed but cannot be read. After a temporary error, the next call reads the
+   * file again. After any other error, the file is not read again until it changes
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);

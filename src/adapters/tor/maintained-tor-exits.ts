@@ -22,12 +22,13 @@ export interface MaintenanceOptions
   readonly sources: readonly ExitSource[];
   readonly rules: AdmissionRules;
   /**
-   * Maximum age of a source's list. The age counts from the list's own date or, if earlier, from its last confirmation.
+   * Maximum age of a source's list. The age counts from `expiryStart`: the date of the list or its last confirmation,
+   * whichever is earlier. The modification time of a list file does not count as a date.
    */
   readonly maxAgeMilliseconds: number;
   /**
-   * Whether `has` returns null (unknown), which denies requests, while the list is unavailable. If not, `has` returns
-   * false (not an exit).
+   * Whether requests are denied while the list is unavailable. If this option is true, `has` returns null (unknown) for
+   * an unavailable list. Otherwise `has` returns false (not an exit).
    */
   readonly denyWhenUnavailable: boolean;
   /** Called with each new merged list. */
@@ -37,13 +38,13 @@ export interface MaintenanceOptions
 /** How often to check whether work is due. A replaced list file is read after at most this delay. */
 const tickMilliseconds = 2_000;
 /**
- * How often the record that all gateways share is read. Another gateway's new list arrives after at most this delay.
+ * How often to read the record that all gateways share. Another gateway's new list arrives after at most this delay.
  */
 const sharedPollMilliseconds = 10_000;
 
 /**
- * Keeps the Tor exit list up to date: the last valid list of each source, merged and replaced atomically. A failure
- * never empties it; the list only ages, and becomes unavailable when it is too old.
+ * Keeps the Tor exit list up to date. The list is merged from the last valid list of each source, and replaced
+ * atomically. A failure never empties the list: the list only ages, and becomes unavailable when it is too old.
  */
 export class MaintainedTorExits implements TorExits {
   readonly #options: MaintenanceOptions;
@@ -148,15 +149,17 @@ export class MaintainedTorExits implements TorExits {
 
   /**
    * Does the work that is due: reads changed files, adopts lists that another gateway fetched, and fetches lists. Also
-   * updates the snapshot file.
+   * updates the snapshot file, and publishes the record again if the key store has lost it.
    */
   tick(): Promise<void> {
     return this.#inTurn(async () => {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // Fetch only while holding the lock in the key store. Otherwise every gateway would fetch the lists.
-      if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
+      // A process that starts without the record has no previous list, so it would use a list of any size.
+      const mustPublish = this.#unpublished || (this.#exchange.isRecordMissing && this.#list.size > 0);
+      // `#fetch` acquires a lock in the key store. Without this lock, every gateway would fetch the lists.
+      if (askable && (mustPublish || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#list);
     });
@@ -165,7 +168,8 @@ export class MaintainedTorExits implements TorExits {
   /**
    * Reads every source now.
    * @param acceptSmaller whether a list is allowed to be much smaller than the previous one
-   * @returns false if another process is fetching, or the key store is unavailable
+   * @returns false if another process is fetching, this process lost the right to fetch meanwhile, or the key store is
+   * unavailable
    */
   refreshNow(acceptSmaller: boolean): Promise<boolean> {
     return this.#inTurn(async () => {

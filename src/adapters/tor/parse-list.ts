@@ -42,7 +42,9 @@ function* addressesInCsv(text: string): Generator<IpAddress> {
       }
       continue;
     }
-    const address = cells.length === width ? parseIpAddress(cells[column] ?? '') : null;
+    if (cells.length !== width)
+      throw new ExitListRejected('malformed', `line ${number} does not have the ${width} columns of the CSV header`);
+    const address = parseIpAddress(cells[column] ?? '');
     if (address === null) {
       throw new ExitListRejected('malformed', `line ${number} has no valid address in its address column`);
     }
@@ -106,8 +108,8 @@ const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
 
 /**
  * Parses two kinds of addresses of relays with the flag Exit: the addresses on which a relay listens, and the addresses
- * from which its exit traffic was seen. Only the first kind includes IPv6. Other relays are skipped, because they carry
- * no traffic out of Tor and could be home connections.
+ * from which its exit traffic was seen. Only the first kind includes IPv6. Relays without the flag are skipped, because
+ * they carry no traffic out of Tor and could be home connections.
  */
 function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
   for (const [index, { flags, or_addresses, exit_addresses = [] }] of parse(text).relays.entries()) {

@@ -46,6 +46,11 @@ export class RecordExchange {
     );
   }
 
+  /** Whether the key store had no record when it was last read, for example because Redis has lost its data. */
+  get isRecordMissing(): boolean {
+    return this.#options.shared !== null && this.#sharedText === null;
+  }
+
   /** Adopts newer lists from the snapshot file, if the file has changed. */
   async adoptSnapshot(): Promise<void> {
     try {
@@ -101,8 +106,8 @@ export class RecordExchange {
    * Calls `act` while this process has the exclusive right to fetch, and publishes the result unless the right was lost
    * meanwhile. Without a shared store, only calls `act`.
    * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
-   * @returns whether the list was published; true without a shared store. False if another process is fetching, if the
-   *   right to fetch was lost, or if the key store is unavailable.
+   * @returns true if the list was published, or if there is no shared store. False if another process is fetching, the
+   *   right to fetch was lost, or the key store is unavailable.
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;

@@ -1,7 +1,7 @@
 import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import Type, { Compile, type Static } from '../../typebox/typebox.js';
 import { ExitListRejected, type ExitSource, expiryStart, type ListDate, type Validators } from './exit-source.js';
-import { type AdmissionRules, admitExits, type AdmittedExits, maxExits } from './tor-exit-list.js';
+import { type AdmissionRules, admitExits, type AdmittedExits, maxExits, rejectShrunken } from './tor-exit-list.js';
 
 /** The last valid list of a source (a URL or a file). */
 export interface SourceList extends AdmittedExits, Validators, Partial<ListDate> {
@@ -9,7 +9,7 @@ export interface SourceList extends AdmittedExits, Validators, Partial<ListDate>
   readonly confirmedAt: string;
 }
 
-/** The list of a source and the results of its last attempts. */
+/** The list of a source, and the results of the last attempts to read this source. */
 export interface SourceState {
   /** When the source was last read, successfully or not; null if it never was. */
   readonly attemptedAt: string | null;
@@ -22,13 +22,13 @@ export interface SourceState {
 
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
 /**
- * Tolerated difference between the clocks of machines. A stored list is ignored if it was read at a time more than this
- * in the future, because the list would expire too late.
+ * Tolerated difference between the clocks of machines. A stored list is ignored if its times are further in the future
+ * than this tolerance, because the list would expire too late.
  */
 const clockToleranceMilliseconds = 5 * 60_000;
 /**
- * How long the stored record keeps sources that only other gateways read. While a configuration change is rolled out,
- * gateways have different sources and must not remove the lists of each other.
+ * How long the stored record keeps the list of a source that only other gateways read. While a configuration change is
+ * rolled out, gateways have different sources. Without this time, gateways would remove each other's lists.
  */
 const foreignMilliseconds = 24 * 3_600_000;
 
@@ -37,6 +37,8 @@ export class SourceLists {
   readonly #sources: readonly ExitSource[];
   readonly #rules: AdmissionRules;
   readonly #states = new Map<string, SourceState>();
+  /** The digest of the list that an operator accepted, by source. Another new list of the source removes it. */
+  readonly #accepted = new Map<string, string>();
   #foreign: readonly StoredSource[] = [];
   #revision = 0;
 
@@ -57,6 +59,16 @@ export class SourceLists {
     return this.#states.get(id) ?? unread;
   }
 
+  /** Whether an operator accepted the list with this digest, in this process or in another one. */
+  isAccepted({ id }: ExitSource, digest: string): boolean {
+    return this.#accepted.get(id) === digest;
+  }
+
+  /** Records that an operator accepted the list with this digest, even if it is much smaller than the previous list. */
+  accept({ id }: ExitSource, digest: string): void {
+    this.#accepted.set(id, digest);
+  }
+
   /** Stores the list that a source returned. */
   keep(source: ExitSource, list: SourceList): void {
     this.#put(source, { attemptedAt: list.confirmedAt, failures: 0, problem: null, list });
@@ -75,8 +87,11 @@ export class SourceLists {
   }
 
   /**
-   * Adopts newer lists from a stored record, in Redis or in the snapshot file. If a source is a local file, its list in
-   * the record is adopted only until this process has a list of that source: the local file takes precedence.
+   * Adopts newer lists from a record that is stored in Redis or in the snapshot file. A list that is much smaller than
+   * this process's own is adopted only after an operator's acceptance (see `isAccepted`). That another process uses a
+   * list is no acceptance, because a process without a previous list uses a list of any size. The list of a local file
+   * is adopted only while this process has no list of that file. Afterwards, the file itself takes precedence, and only
+   * an operator's acceptance is adopted.
    * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
   async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {
@@ -97,7 +112,8 @@ export class SourceLists {
   }
 
   /**
-   * Returns the lists whose age counts from this time (milliseconds since 1970) or later, in the order of the sources.
+   * Returns the lists whose age counts from `timestamp` or later, in the order of the sources. See `expiryStart`.
+   * @param timestamp in milliseconds since 1970
    */
   youngerThan(timestamp: number): SourceList[] {
     return this.#sources
@@ -111,7 +127,11 @@ export class SourceLists {
     const own = this.#sources.flatMap((source): StoredSource[] => {
       const { attemptedAt, failures, problem, list } = this.stateOf(source);
       if (attemptedAt === null) return [];
-      const stored = list === null ? null : { ...list, addresses: list.addresses.map(({ text }) => text) };
+      const stored = list && {
+        ...list,
+        addresses: list.addresses.map(({ text }) => text),
+        accepted: this.isAccepted(source, list.digest),
+      };
       return [{ id: source.id, source: source.name, attemptedAt, failures, problem, list: stored }];
     });
     const foreign = this.#foreign.filter(({ attemptedAt }) => now - Date.parse(attemptedAt) < foreignMilliseconds);
@@ -121,27 +141,41 @@ export class SourceLists {
   }
 
   #put(source: ExitSource, state: SourceState): void {
+    const digest = state.list?.digest ?? '';
+    const isOther = digest !== this.stateOf(source).list?.digest;
+    if (isOther && !this.isAccepted(source, digest)) this.#accepted.delete(source.id);
     this.#states.set(source.id, state);
     this.#revision += 1;
   }
 
   async #adoptSource(source: ExitSource, stored: StoredSource): Promise<void> {
     const before = this.stateOf(source);
-    if ('file' in source.location && before.list !== null) return;
     const { attemptedAt, failures, problem, list } = stored;
     const newer = list !== null && list.confirmedAt > (before.list?.confirmedAt ?? '');
-    const kept = newer ? await this.#admit(list, before.list) : before.list;
+    const isAccepted = list?.accepted === true && (newer || list.digest === before.list?.digest);
+    if (isAccepted) this.accept(source, list.digest);
+    if ('file' in source.location && before.list !== null) {
+      // A file that was rejected often would be read again only after a long delay.
+      if (isAccepted) this.#states.set(source.id, { ...before, failures: Math.min(before.failures, 1) });
+      return;
+    }
+    const kept = newer ? await this.#admit(source, list, before.list) : before.list;
     const attempt = attemptedAt > (before.attemptedAt ?? '') ? { attemptedAt, failures, problem } : before;
     if (newer) this.#put(source, { ...attempt, list: kept });
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
   /** Checks a list from a stored record: it must match its digest, and obey the same rules as a fetched list. */
-  async #admit(list: NonNullable<StoredSource['list']>, before: SourceList | null): Promise<SourceList> {
+  async #admit(
+    source: ExitSource,
+    list: NonNullable<StoredSource['list']>,
+    before: SourceList | null,
+  ): Promise<SourceList> {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);
-    if (digest === list.digest) return { ...list, addresses };
-    throw new ExitListRejected('malformed', 'the stored list does not match its digest');
+    if (digest !== list.digest) throw new ExitListRejected('malformed', 'the stored list does not match its digest');
+    if (!this.isAccepted(source, digest)) rejectShrunken(addresses.length, before?.addresses.length ?? 0);
+    return { ...list, addresses };
   }
 }
 
@@ -174,6 +208,11 @@ const storedList = Type.Object({
   leftOut: Type.Integer({ minimum: 0 }),
   /** SHA-256 of the addresses in their order, each followed by a line feed. */
   digest,
+  /**
+   * Whether an operator accepted this list, even if it is much smaller than the previous list. The previous release
+   * does not write this member, and ignores it.
+   */
+  accepted: Type.Optional(Type.Boolean()),
   addresses: Type.Array(Type.String({ maxLength: 45 }), { minItems: 1, maxItems: maxExits }),
 });
 
@@ -185,7 +224,7 @@ const storedSource = Type.Object({
   /** Number of consecutive failed attempts. */
   failures: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
   problem: Type.Union([Type.String({ maxLength: 4096 }), Type.Null()]),
-  /** The last valid list; null before the first valid one. */
+  /** The last valid list; null before the first valid list. */
   list: Type.Union([storedList, Type.Null()]),
 });
 
@@ -204,7 +243,7 @@ type StoredSource = Static<typeof storedSource>;
 type ExitListRecord = Static<typeof record>;
 
 const recordForm = Compile(record);
-/** Maximum length of a record, enough for full lists of the maximum number of sources. */
+/** Maximum length of a record in characters. It leaves room for more than three million IPv4 addresses. */
 const maxRecordLength = 64 * 1024 * 1024;
 
 /** Thrown if a text is not a valid record of Tor exit lists. */

@@ -9,7 +9,7 @@ export interface SourceReaderOptions {
   readonly lists: SourceLists;
   readonly rules: AdmissionRules;
   readonly clock: Clock;
-  /** Reads a source. `known`: the HTTP validators (`ETag`, `Last-Modified`) of the stored list. */
+  /** Reads a source. `known`: the validators (`ETag`, `Last-Modified`) of the stored list; null without such a list. */
   readonly read: (source: ExitSource, known: Validators | null, signal: AbortSignal) => Promise<SourceContent>;
   /** Called for each list that could not be fetched or was rejected. */
   readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
@@ -64,11 +64,15 @@ export class SourceReader {
     const content = await read(source, before, this.#end.signal);
     const confirmedAt = new Date(clock.now()).toISOString();
     if (content === 'unchanged') {
+      // This process can have adopted the list from a record in which other gateways reject it.
+      if (acceptSmaller && before !== null) lists.accept(source, before.digest);
       lists.confirm(source, confirmedAt);
       return;
     }
     const admitted = await admitExits(parseExitList(content.text), rules);
-    if (!acceptSmaller) rejectShrunken(admitted.addresses.length, before?.addresses.length ?? 0);
+    if (acceptSmaller) lists.accept(source, admitted.digest);
+    if (!lists.isAccepted(source, admitted.digest))
+      rejectShrunken(admitted.addresses.length, before?.addresses.length ?? 0);
     const { etag, lastModified } = content;
     lists.keep(source, { ...admitted, ...dateOf(content), confirmedAt, etag, lastModified });
   }
@@ -96,7 +100,7 @@ const jitter = 0.1;
 
 /**
  * Decides when a source must be read: after the refresh interval, or earlier after a failure. Each further failure
- * doubles the delay, up to the interval, or up to a minute while no list is available.
+ * doubles the delay, up to the refresh interval. While no list is available, the delay is also at most one minute.
  */
 export class RefreshSchedule {
   readonly #options: RefreshScheduleOptions;
@@ -107,9 +111,9 @@ export class RefreshSchedule {
   }
 
   /**
-   * Whether the source must be read now.
-   * @param hasList whether a list of any source is available; if not, retries are more frequent, so that the gateway
-   * recovers soon after the cause of an outage is gone
+   * Whether the source must be read now. Without any list, retries are more frequent, so that the gateway recovers soon
+   * after the cause of an outage is gone.
+   * @param hasList whether a list of any source is available
    */
   isDue(source: ExitSource, { attemptedAt, failures }: SourceState, now: number, hasList: boolean): boolean {
     if (attemptedAt === null) return true;
@@ -118,13 +122,15 @@ export class RefreshSchedule {
     const retry = firstRetryMilliseconds * 2 ** Math.min(failures - 1, 20);
     const wait = failures === 0 ? refreshMilliseconds : Math.min(retry, longest);
     const waited = now - Date.parse(attemptedAt);
-    // After the clock was set back, the last attempt may seem to be in the future. The source is then read at once.
+    // After the clock was set back, the last attempt may be in the future. If it is more than one interval ahead, the
+    // source is read at once.
     return waited < -wait || waited >= wait * this.#factor(source, attemptedAt);
   }
 
   /**
-   * Returns the random factor for an interval. It is drawn only once per attempt. If every check drew a new factor, one
-   * of them would soon be small, so the source would always be read near the earliest time.
+   * Returns the random factor for the interval after an attempt. The factor is drawn only once per attempt. If every
+   * check drew a new factor, a small factor would soon occur. The source would then always be read near the earliest
+   * time.
    */
   #factor({ id }: ExitSource, attemptedAt: string): number {
     const before = this.#drawn.get(id);

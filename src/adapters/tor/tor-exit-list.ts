@@ -61,8 +61,8 @@ export class TorExitList implements TorExits {
 /** A list under construction, to which addresses can be added. */
 class TorExitListBuilder {
   /**
-   * IPv4 addresses as signed 32-bit numbers, which V8 stores without a heap object. Finding one takes half as long as
-   * finding a number that needs a heap object.
+   * IPv4 addresses as signed 32-bit numbers. V8 stores such a number without a heap object, and finds it in half the
+   * time that a number with a heap object takes.
    */
   readonly ipv4 = new Set<number>();
   readonly ipv6 = new Set<bigint>();
@@ -85,8 +85,8 @@ export interface AdmissionRules {
   /** Whether to keep private, loopback, documentation and other reserved addresses. If not, they are left out. */
   readonly allowReserved: boolean;
   /**
-   * The proxies in front of the gateway. A list that contains one is rejected, because it would block every client
-   * behind that proxy.
+   * The proxies in front of the gateway. A list that contains such a proxy is rejected, because the list would block
+   * every client behind that proxy.
    */
   readonly trustedProxies: IpRanges;
 }
@@ -104,7 +104,7 @@ export interface AdmittedExits {
 /** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
 /**
- * A list with fewer addresses than this is for a test, or written by hand. So a list of any size can replace it.
+ * A list with fewer addresses than this is for a test or written by hand, so a list of any size can replace it.
  */
 const smallList = 10;
 /** Number of addresses in a batch, which takes about a millisecond. Between batches, the event loop serves requests. */

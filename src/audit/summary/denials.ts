@@ -19,13 +19,14 @@ const mostSeries = 6;
 const mostBuckets = 2_000;
 const mostCodes = 100;
 /**
- * Possible lengths of a counted time bucket, in minutes. Each length divides every longer length in `spanLengths` of
- * summary.ts (the spans of the chart). So whole buckets can be merged into a span.
+ * Possible lengths of a counted time bucket, in minutes. Each length divides every longer span of the chart
+ * (`spanLengths` in summary.ts). So whole buckets can be merged into a span.
  */
 const lengths = [1, 5, 15, 60, 360, 1440];
 
 /**
- * Counts denied requests over time by denial code, in bounded memory. For a long log, the buckets are hours or days.
+ * Counts denied requests over time by denial code, in bounded memory. The longer the log, the longer are its time
+ * buckets: from one minute to one day.
  */
 export class DenialsOverTime {
   #minutes = 1;
@@ -71,8 +72,8 @@ export class DenialsOverTime {
   }
 
   /**
-   * Merges the buckets into longer ones. Buckets of the maximum length, a day, cannot be merged. Lines with forged
-   * times could create any number of these. So beyond 20,000 buckets, the bucket that was added last is dropped.
+   * Merges the buckets into longer buckets. Buckets of the maximum length, a day, cannot be merged. Lines with forged
+   * times could create any number of day buckets. So beyond 20,000 buckets, the bucket that was added last is dropped.
    */
   #coarsen(): void {
     const longer = lengths.find((length) => length > this.#minutes);

@@ -19,18 +19,34 @@ const entities: Readonly<Record<string, string>> = {
 };
 
 /**
- * Builds HTML from a tagged template and escapes every value. A value can be the text of an element or a quoted
- * attribute.
+ * Builds HTML from a tagged template, and escapes every value that is not `Html`. A value can be the text of an element
+ * or a quoted attribute.
  */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };
 }
 
 /**
- * Marks a constant of this program, such as a style sheet, as HTML. Using it for a value would allow HTML injection.
+ * Marks a constant of this program, such as a style sheet, as HTML. Passing a logged value would allow HTML injection.
  */
 export function raw(text: string): Html {
   return { html: text };
+}
+
+/** Returns a table with one row of headings; a paragraph `None.` if there are no rows. */
+export function table(names: readonly string[], rows: readonly (readonly string[])[]): Html {
+  if (rows.length === 0) return html`<p>None.</p>`;
+  return html`<table>
+    <tr>
+      ${names.map((name) => html`<th>${name}</th>`)}
+    </tr>
+    ${rows.map(
+      (row) =>
+        html`<tr>
+          ${row.map((value) => html`<td>${value}</td>`)}
+        </tr>`,
+    )}
+  </table>`;
 }
 
 function textOf(part: Part): string {

@@ -1,7 +1,7 @@
 import type { Summary } from './summary.js';
 import { type RunProof, type Verdict, verdictText } from '../chain-check.js';
 import { positionText } from '../finding.js';
-import { html, type Html } from './html.js';
+import { html, type Html, table } from './html.js';
 import { unusualRule } from './unusual-merchants.js';
 
 const colors = ['#d6453d', '#d98a1f', '#8e5bb5', '#3b82c4', '#2f9e6e', '#b0568a', '#7b8794'];
@@ -11,7 +11,7 @@ export const chartColors = colors.map((color, index) => `--series-${index}: ${co
 
 /**
  * Returns the sections that an auditor should read first.
- * @param exposedKeys the section about keys that were sent over plain HTTP or Tor, which is inserted among the others
+ * @param exposedKeys the section about keys that were sent over plain HTTP or Tor; it follows the denials
  */
 export function reviewSections(summary: Summary, verdict: Verdict | null, exposedKeys: Html): readonly Html[] {
   return [
@@ -63,8 +63,8 @@ function proof(verdict: Verdict): Html {
 }
 
 /**
- * How well the gateway's signatures and the registry's receipts cover the lines of a gateway process, the weakest
- * first.
+ * How well the gateway's signatures and the registry's receipts cover the lines of a gateway process, from the weakest
+ * proof to the strongest.
  */
 const states = [
   'only the hash chain',
@@ -95,7 +95,7 @@ function silences({ silences }: Summary): Html {
   const rows = silences.map(({ from, to, minutes }) => [from, to, minutes.toLocaleString('en')]);
   return html`<section>
     <h2>Longest times without a request</h2>
-    <p>Only "merchant-gateway audit verify" can detect whether lines are missing there.</p>
+    <p>Only "merchant-gateway audit verify" can detect whether lines are missing in these intervals.</p>
     ${table(['from the minute', 'to the minute', 'minutes between'], rows)}
   </section>`;
 }
@@ -176,21 +176,6 @@ function stack(series: readonly string[], spans: Summary['denials']['spans']): H
     <p>
       At most ${most.toLocaleString('en')} per time span, from ${spans[0]?.from ?? ''} to ${spans.at(-1)?.from ?? ''}.
     </p>`;
-}
-
-function table(names: readonly string[], rows: readonly (readonly string[])[]): Html {
-  if (rows.length === 0) return html`<p>None.</p>`;
-  return html`<table>
-    <tr>
-      ${names.map((name) => html`<th>${name}</th>`)}
-    </tr>
-    ${rows.map(
-      (row) =>
-        html`<tr>
-          ${row.map((value) => html`<td>${value}</td>`)}
-        </tr>`,
-    )}
-  </table>`;
 }
 
 function percent(share: number): string {

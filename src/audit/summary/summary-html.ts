@@ -1,7 +1,7 @@
 import { ignoredLinesWarning } from '../access-entry.js';
 import type { Verdict } from '../chain-check.js';
 import { type CountedList, incompleteText, type Span, type Summary } from './summary.js';
-import { html, type Html, raw } from './html.js';
+import { html, type Html, raw, table } from './html.js';
 import { chartColors, reviewSections } from './review-html.js';
 import type { Count } from './tally.js';
 
@@ -25,6 +25,9 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 export function summaryHtml(summary: Summary, verdict: Verdict | null, title: string): string {
   const { requests, accepted } = summary;
   const bars = (name: string, list: CountedList): Html => barsOf(name, summary[list], summary.distinct[list]);
+  const newAddresses = summary.newAddresses
+    .toReversed()
+    .map(({ at, keyId, merchant, address, code }) => [at, keyId, merchant ?? '', address, code]);
   const page = html`<!doctype html>
     <html lang="en">
       <head>
@@ -39,7 +42,7 @@ export function summaryHtml(summary: Summary, verdict: Verdict | null, title: st
       <body>
         <main>
           <h1>${title}</h1>
-          <p>${summary.from ?? 'no time'} to ${summary.to ?? 'no time'}</p>
+          <p>${summary.from === null ? 'No requests' : `${summary.from} to ${summary.to ?? ''}`}</p>
           ${summary.leftOutLines === 0 ? '' : html`<p class="bad">${ignoredLinesWarning(summary.leftOutLines)}</p>`}
           ${summary.incomplete.length === 0 ? '' : html`<p class="bad">${incompleteText(summary)}</p>`}
           <div class="tiles">
@@ -48,7 +51,7 @@ export function summaryHtml(summary: Summary, verdict: Verdict | null, title: st
             ${tile('exposed keys', summary.distinct.exposedKeys, 'bad')}
             ${tile('new addresses of keys', summary.newAddressCount)}
           </div>
-          ${reviewSections(summary, verdict, bars('Keys over plain HTTP or through Tor', 'exposedKeys'))}
+          ${reviewSections(summary, verdict, bars('Keys sent over plain HTTP or through Tor', 'exposedKeys'))}
           <section>
             <h2>Requests per ${spanText(summary.spanMinutes)}</h2>
             ${chart(summary.spans)}
@@ -61,26 +64,7 @@ export function summaryHtml(summary: Summary, verdict: Verdict | null, title: st
           </div>
           <section>
             <h2>Keys that were used from a new address</h2>
-            <table>
-              <tr>
-                <th>when</th>
-                <th>keyId</th>
-                <th>merchant</th>
-                <th>address</th>
-                <th>code</th>
-              </tr>
-              ${summary.newAddresses.toReversed().map(
-                ({ at, keyId, merchant, address, code }) =>
-                  html`<tr>
-                    <td>${at}</td>
-                    <td>${keyId}</td>
-                    <td>${merchant ?? ''}</td>
-                    <td>${address}</td>
-                    <td>${code}</td>
-                  </tr>`,
-              )}
-            </table>
-            ${summary.newAddresses.length === 0 ? html`<p>None.</p>` : ''}
+            ${table(['when', 'keyId', 'merchant', 'address', 'code'], newAddresses)}
           </section>
         </main>
       </body>

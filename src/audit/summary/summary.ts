@@ -43,7 +43,7 @@ export interface Summary {
   readonly accepted: number;
   /** The number of lines that are not about requests. */
   readonly otherLines: number;
-  /** Number of lines that look like requests but belong to no hash chain. All other counts omit these lines. */
+  /** The number of lines that are about requests, but belong to no hash chain. All other counts omit these lines. */
   readonly leftOutLines: number;
   readonly from: string | null;
   readonly to: string | null;
@@ -66,7 +66,7 @@ export interface Summary {
   readonly newAddressCount: number;
   /** Keys that were sent over plain HTTP or through Tor, by id, or by fingerprint if the id is unknown. */
   readonly exposedKeys: readonly Count[];
-  /** The number of distinct values of each list. The lists contain only the most frequent ones. */
+  /** The number of distinct values of each list. The lists contain only the most frequent values. */
   readonly distinct: Readonly<Record<CountedList, number>>;
   /** The names of the lists that lack values, because the memory limit was reached. */
   readonly incomplete: readonly string[];
@@ -75,7 +75,7 @@ export interface Summary {
 /** Returns a warning that some lists lack values; an empty text if all are complete. */
 export function incompleteText({ incomplete }: Summary): string {
   if (incomplete.length === 0) return '';
-  return `These lists lack the values that came last, because the log has too many distinct ones: ${incomplete.join(', ')}.\n`;
+  return `These lists are incomplete, because the log has too many distinct values: ${incomplete.join(', ')}. Values that first occur late in the log are not counted.\n`;
 }
 
 const most = 10;
@@ -123,7 +123,7 @@ export class SummaryBuilder {
   #accepted = 0;
   #otherLines = 0;
   #leftOutLines = 0;
-  /** The minute of the newest line as text. Comparing it is faster than parsing every timestamp as a date. */
+  /** The minute of the previous line, as text. Comparing texts is faster than parsing every timestamp as a date. */
   #minute = ' ';
   #ofMinute: MinuteCounts | null = null;
   #first: string | null = null;
@@ -161,7 +161,7 @@ export class SummaryBuilder {
     if (span !== null) this.#noteTime(entry['@timestamp'], span, accepted, count);
   }
 
-  /** Counts a line that has the form of a request but belongs to no chain. */
+  /** Counts a line about requests only in `leftOutLines`, because the line belongs to no hash chain. */
   leaveOut(): void {
     this.#leftOutLines += 1;
   }
@@ -225,7 +225,7 @@ export class SummaryBuilder {
     if (organization?.id !== undefined) this.#refusals.add(organization.id, code, times);
   }
 
-  /** Records that a key was used from a new IP address. The first address of a key in the log is not recorded. */
+  /** Records that a key was used from a new IP address. The first address of a key does not count as new. */
   #noteAddress(entry: CountedEntry, address: string): void {
     const key = entry.gateway.key?.id;
     if (key === undefined) return;

@@ -1,4 +1,4 @@
-import { type Count, ownText, type Tally } from './tally.js';
+import { type Count, ownText, Tally } from './tally.js';
 
 /** A merchant with a much higher share of denied requests than all other merchants together. */
 export interface UnusualMerchant {
@@ -24,7 +24,7 @@ export const unusualRule = `A merchant is listed if it has at least ${fewest} re
 
 /** Counts the denial codes of each merchant. */
 export class RefusalsOfMerchants {
-  readonly #reasons = new Map<string, Map<string, number>>();
+  readonly #reasons = new Map<string, Tally>();
   /** Whether some merchants or codes were not counted, because the memory limit was reached. */
   isIncomplete = false;
 
@@ -35,12 +35,10 @@ export class RefusalsOfMerchants {
         this.isIncomplete = true;
         return;
       }
-      this.#reasons.set(ownText(merchant), (reasons = new Map<string, number>()));
+      this.#reasons.set(ownText(merchant), (reasons = new Tally(mostReasons)));
     }
-    const known = reasons.get(code);
-    if (known !== undefined) reasons.set(code, known + count);
-    else if (reasons.size < mostReasons) reasons.set(ownText(code), count);
-    else this.isIncomplete = true;
+    reasons.add(code, count);
+    if (reasons.others > 0) this.isIncomplete = true;
   }
 
   /** Returns at most ten merchants to which `unusualRule` applies, those with the most denials first. */
@@ -51,15 +49,8 @@ export class RefusalsOfMerchants {
       const others = all.requests - own.requests;
       if (own.refused < fewest || others === 0) return [];
       const [share, shareOfOthers] = [own.refused / own.requests, (all.refused - own.refused) / others];
-      return share < times * shareOfOthers
-        ? []
-        : [{ merchant, ...own, share, shareOfOthers, reasons: mostFrequent(reasons) }];
+      return share < times * shareOfOthers ? [] : [{ merchant, ...own, share, shareOfOthers, reasons: reasons.top(3) }];
     });
     return found.toSorted((a, b) => b.refused - a.refused || (a.merchant < b.merchant ? -1 : 1)).slice(0, shown);
   }
-}
-
-function mostFrequent(reasons: ReadonlyMap<string, number>): Count[] {
-  const counts = [...reasons].map(([value, count]) => ({ value, count }));
-  return counts.toSorted((a, b) => b.count - a.count || (a.value < b.value ? -1 : 1)).slice(0, 3);
 }

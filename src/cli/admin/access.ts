@@ -8,7 +8,7 @@ import { caFileVariable, type Environment, type Peer, WrongUsage } from './peer.
 import { sessionToken } from './session/session-token.js';
 import { isSessionFile, sessionFileOf } from './session/session-file.js';
 
-/** Command-line options for the address of an API and its bearer token. */
+/** Command-line options that give the address, the CA file and the bearer token of an API. */
 export interface AccessOptions {
   readonly address?: string | undefined;
   readonly tokenFile?: string | undefined;
@@ -19,21 +19,21 @@ export interface AccessOptions {
 const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
 
 /**
- * Determines the address and token of an API. Options take precedence over environment variables, which take precedence
- * over the configuration.
- * @throws WrongUsage if the token is missing, or address or token is malformed
+ * Determines the address of an API, the certificates that the client trusts, and the token. Options take precedence
+ * over environment variables, which take precedence over the configuration. The token that `login` stored comes last.
+ * @throws WrongUsage if the token is missing, the address or token is malformed, or a CA file is given for http
  * @throws ConfigError for an invalid configuration
- * @throws OperatorError if the token file or the CA file cannot be read
+ * @throws OperatorError if the token file or the CA file cannot be read, or the token of a sign-in cannot be used
  */
 export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
   const target = await targetIn(options, env, config, peer);
-  return { peer, ...target, token: await tokenOf(options, env, config, peer, target) };
+  return { peer, ...target, ...(await tokenOf(options, env, config, peer, target)) };
 }
 
 /**
  * Determines the address of an API and which certificates are trusted, as `accessOf` does, but needs no token.
- * @throws WrongUsage if the address is malformed
+ * @throws WrongUsage if the address is malformed, or a CA file is given for http
  * @throws ConfigError for an invalid configuration
  * @throws OperatorError if the CA file cannot be read
  */
@@ -73,33 +73,43 @@ async function trustOf(
   }
 }
 
+/** A token, and how to replace the token of a sign-in that the registry rejects. */
+type Token = Pick<AdminAccess, 'token' | 'renew'>;
+
 async function tokenOf(
   { tokenFile }: AccessOptions,
   env: Environment,
   config: Config,
   peer: Peer,
   target: ApiTarget,
-): Promise<string> {
+): Promise<Token> {
   if (tokenFile !== undefined) {
     const isSession = peer.section === 'registry' && (await isSessionFile(tokenFile));
-    const token = isSession ? await sessionToken(tokenFile, target, Date.now) : null;
-    return token ?? readToken(tokenFile, peer.tokenFile);
+    const session = isSession ? await tokenOfSession(tokenFile, target) : null;
+    return session ?? { token: await readToken(tokenFile, peer.tokenFile) };
   }
   const token = nonEmpty(env[peer.tokenVariable]?.trim());
   if (token === undefined) {
     const configured = peer.settings(config).tokenFile;
-    if (configured !== null) return readToken(configured, peer.tokenFile);
+    if (configured !== null) return { token: await readToken(configured, peer.tokenFile) };
     // Use the token of a sign-in (`login`) only for the registry: the operators' API requires a token of its own.
     const session =
-      peer.section === 'registry' ? await sessionToken(sessionFileOf(target.address, env), target, Date.now) : null;
+      peer.section === 'registry' ? await tokenOfSession(sessionFileOf(target.address, env), target) : null;
     if (session !== null) return session;
+    const isRefused = peer.section === 'registry' && config.registry.bootstrap === 'off';
+    const inFile = isRefused ? '' : `, or with ${peer.tokenFile} in the configuration file (--config)`;
+    const signIn = peer.section === 'registry' ? ', or sign in with "merchant-gateway login"' : '';
     throw new WrongUsage(
-      `a token is required: give its file with ${peer.tokenOption}, or with ${peer.tokenFile} in the ` +
-        `configuration file (--config), or set ${peer.tokenVariable} to the token`,
+      `a token is required: give its file with ${peer.tokenOption}${inFile}, or set ${peer.tokenVariable} to the token${signIn}`,
     );
   }
-  if (tokenForm.test(token)) return token;
+  if (tokenForm.test(token)) return { token };
   throw new WrongUsage(`${peer.tokenVariable} must contain one token of letters, digits and . _ ~ + / = -`);
+}
+
+async function tokenOfSession(file: string, target: ApiTarget): Promise<Token | null> {
+  const token = await sessionToken(file, target, Date.now);
+  return token === null ? null : { token, renew: (rejected) => sessionToken(file, target, Date.now, rejected) };
 }
 
 function urlIn(text: string, peer: Peer): URL {

@@ -3,9 +3,9 @@ import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './peer.js';
 
 /**
- * Returns the name under which changes are recorded: the given name or, if no name is given, the system user's. In the
- * system user's name, invalid characters become hyphens. Null if the result is still invalid.
- * @throws WrongUsage if the given name is invalid
+ * Returns the name that a command sends in `x-actor`: `given`, or the name of the system user if `given` is undefined.
+ * In the name of the system user, invalid characters become hyphens. Null if that name is still invalid.
+ * @throws WrongUsage if `given` is invalid
  */
 export function actorNamed(given: string | undefined, user: () => string = systemUser): string | null {
   if (given === undefined) {
@@ -16,7 +16,9 @@ export function actorNamed(given: string | undefined, user: () => string = syste
     return actorForm.test(name) ? name : null;
   }
   if (actorForm.test(given)) return given;
-  throw new WrongUsage('--actor must be a name of 1 to 64 letters, digits and . _ @ : + -');
+  throw new WrongUsage(
+    '--actor must be a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, and must not contain an API key',
+  );
 }
 
 /** Returns the name of the system user; empty if the system does not know the uid of this process. */

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { counted } from '../../audit/finding.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Propagation } from '../../registry/propagation.js';
 import type { CommandIo } from '../command-io.js';
@@ -16,8 +17,8 @@ export interface AdminCall<Options> {
   /** Prints the data of a response as JSON with `--json`, otherwise the given lines. */
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
-   * Prints a change, and the gateways that already apply it.
-   * @throws OperatorError if a gateway does not apply the change yet, so that a script sees a failure
+   * Prints a change. If the change is in force on all gateways, also prints how many gateways confirmed it.
+   * @throws OperatorError if the change is not in force on all gateways, or this is unknown; a script then fails
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }
@@ -50,10 +51,10 @@ export function administer<Options extends object>(
       '--config <file>',
       'configuration file from which to take registry.listen (the address) and registry.tokenFile',
     )
-    .option('--reason <text>', 'reason for the change, which the event contains; the registry may require it')
+    .option('--reason <text>', 'reason for the change, recorded in the audit trail; the registry may require it')
     .option(
       '--actor <name>',
-      'name that events show for you if you use the shared token; it is not verified (default: your user name on this machine)',
+      'your name in the audit trail if you use the shared token; it is not verified (default: your user name on this machine)',
     )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
@@ -63,23 +64,18 @@ export function administer<Options extends object>(
     )
     .action(async () => {
       const options = command.opts<Options & CallOptions>();
-      try {
-        if (options.token !== undefined)
-          throw new WrongUsage(
-            'a token is never an argument, because other users of this machine can see arguments: use --token-file',
-          );
-        const actor = actorNamed(options.actor);
-        const client = new AdminClient({
-          ...(await accessOf({ ...options, address: options.registry }, env, registryPeer)),
-          actor,
-          reason: options.reason ?? null,
-          onExpiry: expiryWarning(io),
-        });
-        await act({ client, options, args: command.args, ...printers(io, options.json === true) });
-      } catch (error) {
-        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
-        throw error;
-      }
+      if (options.token !== undefined)
+        throw new WrongUsage(
+          'a token is never an argument, because other users of this machine can see arguments: use --token-file',
+        );
+      const actor = actorNamed(options.actor);
+      const client = new AdminClient({
+        ...(await accessOf({ ...options, address: options.registry }, env, registryPeer)),
+        actor,
+        reason: options.reason ?? null,
+        onExpiry: expiryWarning(io),
+      });
+      await act({ client, options, args: command.args, ...printers(io, options.json === true) });
     });
 }
 
@@ -119,7 +115,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   const { milliseconds, projected = true } = rest;
   if (!projected) {
     return notYet(
-      "The change is stored in the database, but not yet in the gateways' key store. Until the registry has written it there, gateways use the old record. The registry keeps trying.",
+      `The change is stored in the database, but not yet in the gateways' key store. Until the registry has written it there, gateways use the old record. The registry keeps trying. If the database has failed over or was restored meanwhile, it may have lost the change: check with "merchant-gateway events list", and repeat a lost change.`,
     );
   }
   if (gateways === null) {
@@ -128,8 +124,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
     );
   }
   if (pending.length > 0) {
-    const heading =
-      `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. ` + 'Not confirmed:';
+    const heading = `The change is stored, but in force on only ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms. These have not confirmed it:`;
     const lines = pending.map(({ instanceId, host, staleUntil }) => {
       const until =
         staleUntil === null ? 'it receives the new record' : `${printable(staleUntil)} by the registry's clock`;
@@ -139,15 +134,11 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   }
   const text =
     gateways === 0
-      ? "The change is stored and written to the gateways' key store. No running gateway uses the record."
-      : `In force on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms.`;
+      ? "The change is stored and written to the gateways' key store. No gateway is running that could still use the old record."
+      : `In force on ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }
 
 function notYet(text: string): PropagationText {
   return { isEverywhere: false, text };
-}
-
-function plural(gateways: number): string {
-  return gateways === 1 ? '1 gateway' : `${gateways} gateways`;
 }

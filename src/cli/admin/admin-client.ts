@@ -21,7 +21,8 @@ export interface AdminRequest<Schema extends TSchema> {
 }
 
 /**
- * The address of an API, and the CAs that a client trusts for it. `trust` is null for the CAs that the system trusts.
+ * The address of an API, and the certificates that a client trusts for this API. If `trust` is null, the client trusts
+ * the CAs of the system.
  */
 export interface ApiTarget {
   readonly address: URL;
@@ -30,36 +31,44 @@ export interface ApiTarget {
 
 /** Address and credentials of an API. */
 export interface AdminAccess {
-  /** Which API this is; the registry by default. */
+  /** The API at `address`; default: the registry. */
   readonly peer?: Peer;
   readonly address: URL;
   readonly token: string;
-  /** Which server certificates are trusted; by default those of the system's CAs. */
+  /**
+   * Called if the API rejects a token (status 401). Returns the token with which the client sends the request again:
+   * another command can have replaced the session of a sign-in. Null, or the same token, if there is no other token.
+   */
+  readonly renew?: (rejected: string) => Promise<string | null>;
+  /** The server certificates that the client trusts. The default, null, stands for the CAs that the system trusts. */
   readonly trust?: ClientTrust | null;
-  /** Name under which changes are recorded (`x-actor`); null: the API uses its default name. */
+  /** Name of the user (`x-actor`); null to send none. The API stores the name only if `token` is the shared token. */
   readonly actor?: string | null;
   /** Reason for the change (`x-reason`), for the audit trail; null without a reason. */
   readonly reason?: string | null;
   /** Called with the expiry time (ISO 8601) if the API announces that the token expires soon. */
   readonly onExpiry?: (at: string) => void;
   readonly timeoutMilliseconds?: number;
-  readonly maxBytes?: number;
 }
+
+const maxResponseBytes = 16 * 1024 * 1024;
 
 /** A client of the admin API or the operators' API. Its error messages never contain the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
   #sender: ReturnType<typeof senderFor> | null = null;
+  #token: string;
 
   constructor(access: AdminAccess) {
+    this.#token = access.token;
     this.#access = {
       peer: registryPeer,
+      renew: () => Promise.resolve(null),
       trust: null,
       actor: null,
       reason: null,
       onExpiry: () => undefined,
       timeoutMilliseconds: 10_000,
-      maxBytes: 16 * 1024 * 1024,
       ...access,
     };
   }
@@ -73,10 +82,14 @@ export class AdminClient {
     const isChange = request.method !== 'GET' && request.isRepeatable !== true;
     const { peer, address } = this.#access;
     const target = { peer, address: address.href, isChange, ifUnclear: request.ifUnclear };
-    const { response, text } = await this.#send(request, target);
+    const sent = this.#token;
+    const first = await this.#send(request, target);
+    // A request with a rejected token has changed nothing, so it can be repeated.
+    const isRepeated = first.response.status === 401 && (await this.#renewed(sent));
+    const { response, text } = isRepeated ? await this.#send(request, target) : first;
     if (text === null) {
       const next = isChange ? nextAfter(target) : 'Request fewer entries per page: --per-page.';
-      throw new OperatorError(`The response of ${target.address} exceeds ${this.#access.maxBytes} bytes. ${next}`);
+      throw new OperatorError(`The response of ${target.address} exceeds ${maxResponseBytes} bytes. ${next}`);
     }
     const body = parseJson(text);
     if (!response.ok) {
@@ -90,18 +103,24 @@ export class AdminClient {
     throw unexpectedResponse(target, response, isChange);
   }
 
+  /** Replaces a rejected token. Returns false if there is no other token. */
+  async #renewed(rejected: string): Promise<boolean> {
+    if (this.#token === rejected) this.#token = (await this.#access.renew(rejected)) ?? rejected;
+    return this.#token !== rejected;
+  }
+
   async #send(
     request: AdminRequest<TSchema>,
     asked: RequestTarget,
   ): Promise<{ response: Response; text: string | null }> {
-    const { address, trust, token, actor, reason, onExpiry, timeoutMilliseconds, maxBytes } = this.#access;
+    const { address, trust, actor, reason, onExpiry, timeoutMilliseconds } = this.#access;
     const { method, body } = request;
     const send = await (this.#sender ??= senderFor(trust));
     try {
       const response = await send(urlOf(address, request), {
         method,
         headers: {
-          authorization: `Bearer ${token}`,
+          authorization: `Bearer ${this.#token}`,
           accept: 'application/json',
           ...(method !== 'GET' && actor !== null ? { 'x-actor': actor } : {}),
           // Encode the reason, because HTTP headers carry only ASCII reliably.
@@ -114,7 +133,7 @@ export class AdminClient {
       });
       const expiry = response.headers.get('x-token-expires-at');
       if (expiry !== null) onExpiry(expiry);
-      return { response, text: await limitedText(response, maxBytes) };
+      return { response, text: await limitedText(response) };
     } catch (error) {
       throw unreachable(asked, error, timeoutMilliseconds);
     }
@@ -122,8 +141,8 @@ export class AdminClient {
 }
 
 /**
- * Returns the function that sends requests: Node's `fetch`, or undici if `trust` names CAs, which Node's `fetch` does
- * not accept.
+ * Returns the function that sends requests: Node's `fetch`, or the `fetch` of undici if `trust` is not null. Node's
+ * `fetch` has no option for trusted certificates.
  */
 export async function senderFor(
   trust: ClientTrust | null,
@@ -145,8 +164,8 @@ function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
   return url;
 }
 
-/** Reads the body of a response as text. Returns null, and stops reading, if the body exceeds `maxBytes`. */
-async function limitedText({ body }: Response, maxBytes: number): Promise<string | null> {
+/** Reads the body of a response as text. Returns null, and stops reading, if the body exceeds `maxResponseBytes`. */
+async function limitedText({ body }: Response): Promise<string | null> {
   if (body === null) return '';
   const decoder = new TextDecoder();
   let text = '';
@@ -154,7 +173,7 @@ async function limitedText({ body }: Response, maxBytes: number): Promise<string
   // Returning from the loop cancels the stream.
   for await (const chunk of body as ReadableStream<Uint8Array>) {
     size += chunk.byteLength;
-    if (size > maxBytes) return null;
+    if (size > maxResponseBytes) return null;
     text += decoder.decode(chunk, { stream: true });
   }
   return text + decoder.decode();

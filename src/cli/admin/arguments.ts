@@ -15,12 +15,12 @@ export interface PageOptions {
 const spanForm = /^[1-9][0-9]{0,8}[smhd]$/;
 const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
-/** Adds a value of a repeatable command-line option to its earlier values. */
+/** Appends a value of a repeatable command-line option to the earlier values of this option. */
 export function collect(value: string, earlier: readonly string[] = []): readonly string[] {
   return [...earlier, value];
 }
 
-/** Validates a time span such as 90d, and returns it unchanged in the notation of the API. */
+/** Validates a time span such as 90d. Returns the span unchanged, because the API uses the same notation. */
 export function spanIn(value: string): string {
   if (spanForm.test(value)) return value;
   throw new InvalidArgumentError('Expected a number of seconds, minutes, hours or days, such as 30m, 12h or 90d.');
@@ -41,7 +41,7 @@ function isKey(text: string): boolean {
 }
 
 /**
- * Validates an id. If the text is an API key, the error does not repeat it, because error messages end up in logs.
+ * Validates an id. Error messages end up in logs, so the error never repeats the text: it could be an API key.
  * @throws WrongUsage
  */
 export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'approval' | 'finding'): string {
@@ -54,7 +54,8 @@ export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'appro
 }
 
 /**
- * Accepts any text as an id to search for in a log, except an API key.
+ * Accepts any text as a value to search for, except an API key or an administrator's token: other users of the machine
+ * can see arguments.
  * @throws InvalidArgumentError
  */
 export function loggedIdIn(value: string): string {
@@ -79,7 +80,7 @@ export function pageQuery({ page, perPage }: PageOptions): Record<'page' | 'per_
   return { page, per_page: perPage };
 }
 
-/** Builds the last line of a list: the number of entries shown, their total, and the page number. */
+/** Builds the last line of a list: the number of entries shown, the number of all entries, and the page number. */
 export function pageLine(shown: number, what: string, page: Static<typeof pageSchema> | null): string {
   if (page === null || page.total_records === 0) return `No ${what}s.`;
   const { total_records: all, current_page: current, total_pages: pages } = page;

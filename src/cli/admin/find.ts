@@ -13,18 +13,18 @@ export function findCommand(io: CommandIo, env: Environment = process.env): Comm
     .description('find merchants, keys, requests and administrators by a name, an id or an IP address')
     .argument(
       '<text>',
-      'part of the name of a merchant, an IP address, or the id of a merchant, key, request or administrator',
+      'part of the name of a merchant, the name of an administrator, an IP address, or the id of a merchant, key, request or administrator',
       loggedIdIn,
     );
   administer(command, { io, env }, async ({ client, args, show }) => {
     const query = { q: args[0] };
     const { data } = await client.ask({ method: 'GET', path: ['search'], query, expects: Type.Array(foundSchema) });
     const rows = data.map(({ kind, id, name, merchantId }) => [kind, id, name ?? '', merchantId ?? '']);
-    const table = rows.length === 0 ? [] : tableLines(['KIND', 'ID', 'NAME', 'MERCHANT'], rows, { cut: ['NAME'] });
-    show(data, [
-      ...table,
-      ...(rows.length === 0 ? ['No merchant, key, request or administrator has this name, id or address.'] : []),
-    ]);
+    const lines =
+      rows.length === 0
+        ? ['No merchant, key, request or administrator has this name, id or address.']
+        : tableLines(['KIND', 'ID', 'NAME', 'MERCHANT'], rows, { cut: ['NAME'] });
+    show(data, lines);
   });
   return command;
 }

@@ -1,25 +1,24 @@
 import { Command } from 'commander';
-import Type from '../../typebox/typebox.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import { administer } from './admin-call.js';
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 import { gatewaysUsageCommand } from './usage/merchant-usage.js';
 
-const knownGateways = Type.Array(
-  Type.Object({
-    instanceId: Type.String(),
-    host: Type.String(),
-    environment: Type.String(),
-    version: Type.Union([Type.String(), Type.Null()]),
-    revision: Type.Union([Type.Integer(), Type.Null()]),
-    enrolled: Type.Boolean(),
-    confirms: Type.Boolean(),
-    lifetimeSeconds: Type.Number(),
-    lastSeenAt: Type.String(),
-    clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
-  }),
-);
+/** A registry of the previous release does not send the optional fields. */
+const knownGateway = Type.Object({
+  instanceId: Type.String(),
+  host: Type.String(),
+  environment: Type.String(),
+  version: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  revision: Type.Union([Type.Integer(), Type.Null()]),
+  enrolled: Type.Optional(Type.Boolean()),
+  confirms: Type.Optional(Type.Boolean()),
+  lifetimeSeconds: Type.Optional(Type.Number()),
+  lastSeenAt: Type.Optional(Type.String()),
+  clockSkewMilliseconds: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+});
 
 const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'VERSION', 'CONFIRMED', 'LIFETIME', 'LAST SEEN', 'CLOCK SKEW'];
 
@@ -32,13 +31,12 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
       "list the gateways that may use cached records. CONFIRMED is the newest change that a gateway has confirmed. LIFETIME is how long after LAST SEEN it may still use older records. CLOCK SKEW is how far its clock is ahead of the registry's clock",
     );
   administer(list, { io, env }, async ({ client, show }) => {
-    const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: knownGateways });
+    const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: Type.Array(knownGateway) });
     const rows = data.map((one) => [
       ...[one.instanceId, one.host, one.environment, one.version ?? 'unknown', confirmed(one)],
-      ...[`${one.lifetimeSeconds} s`, one.lastSeenAt],
-      one.clockSkewMilliseconds === null ? 'unknown' : `${one.clockSkewMilliseconds} ms`,
+      ...[quantity(one.lifetimeSeconds, 's'), one.lastSeenAt ?? 'unknown', quantity(one.clockSkewMilliseconds, 'ms')],
     ]);
-    const former = data.filter(({ confirms }) => !confirms);
+    const former = data.filter(({ confirms }) => confirms === false);
     const hint =
       'A gateway of an earlier release cannot confirm changes. Each change stays pending until that gateway has ' +
       'stopped and the time that the column LIFETIME shows for it has passed.';
@@ -53,15 +51,11 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
   return gateways;
 }
 
-function confirmed({
-  revision,
-  confirms,
-  enrolled,
-}: {
-  revision: number | null;
-  confirms: boolean;
-  enrolled: boolean;
-}) {
-  if (!confirms) return 'cannot (earlier release)';
-  return `${revision ?? 'nothing yet'}${enrolled ? '' : ' (not enrolled)'}`;
+function confirmed({ revision, confirms, enrolled }: Static<typeof knownGateway>): string {
+  if (confirms === false) return 'cannot (earlier release)';
+  return `${revision ?? 'nothing yet'}${enrolled === false ? ' (not allowed to cache yet)' : ''}`;
+}
+
+function quantity(value: number | null | undefined, unit: string): string {
+  return typeof value === 'number' ? `${value} ${unit}` : 'unknown';
 }

@@ -6,6 +6,7 @@ import { propagationSchema } from '../../registry/propagation-schema.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { fingerprintCommand } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
+import { completely } from '../interruption.js';
 import type { AdminResponse } from './admin-response.js';
 import { type AdminEdge, administer } from './admin-call.js';
 import { collect, idIn, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn, spanIn } from './arguments.js';
@@ -57,8 +58,11 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     const { merchant, environment, permission: permissions, expiresIn, label } = options;
     const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
     const body = { environment, permissions, expiresIn, label };
-    const { data } = await client.ask({ method: 'POST', path, body, expects: createdKey });
-    showChange(data, shownOnce(data));
+    // Ctrl-C ends the command only afterwards. Otherwise the key could exist without having been shown.
+    await completely(async () => {
+      const { data } = await client.ask({ method: 'POST', path, body, expects: createdKey });
+      showChange(data, shownOnce(data));
+    });
   });
 
   const list = keys.command('list').description('list the keys of a merchant, newest first');
@@ -101,10 +105,12 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
   administer<{ readonly grace?: number }>(reset, edge, async ({ client, args, options, showChange }) => {
     const path = ['keys', idIn(args[0], 'key'), 'reset'];
     const body = { graceSeconds: options.grace };
-    const { data } = await client.ask({ method: 'POST', path, body, expects: replacedKey });
-    const { keyId, status, expiresAt } = data.replaces;
-    const end = status === 'ACTIVE' ? `expires at ${expiresAt ?? 'no time'}` : 'is revoked';
-    showChange(data, [...shownOnce(data), `The old key ${keyId} ${end}.`]);
+    await completely(async () => {
+      const { data } = await client.ask({ method: 'POST', path, body, expects: replacedKey });
+      const { keyId, status, expiresAt } = data.replaces;
+      const end = status === 'ACTIVE' ? `expires at ${expiresAt ?? 'no time'}` : 'is revoked';
+      showChange(data, [...shownOnce(data), `The old key ${keyId} ${end}.`]);
+    });
   });
   keysImportCommand(keys, edge);
   keysExportCommand(keys, edge);
@@ -116,7 +122,7 @@ function shownOnce({ key, ...shownKey }: ListedKey & { readonly key: string }): 
 }
 
 function keyTable(keys: readonly ListedKey[]): string[] {
-  // A registry of the previous release does not say when a key was used last.
+  // A registry of the previous release does not send when a key was last used, so the column LAST USE is then omitted.
   const hasUse = keys.some(({ lastUse }) => lastUse !== undefined);
   return tableLines(
     ['KEYID', 'ENVIRONMENT', 'STATUS', 'PERMISSIONS', 'CREATED', 'EXPIRES', ...(hasUse ? ['LAST USE'] : []), 'LABEL'],

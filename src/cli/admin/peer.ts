@@ -19,12 +19,13 @@ export interface Peer {
   readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
   /** What to check after a rejected token. Default: the option and the environment variable that supply the token. */
   readonly rejectedToken?: string;
-  /** Commands that list the ids of the API's records. Messages recommend them. */
+  /** Commands that list the ids of the API's records. Messages recommend these commands. */
   readonly lists: string;
-  /** Commands that show whether a change was made. Messages recommend them. */
+  /** Commands that show whether a change was made. Messages recommend these commands. */
   readonly checkCommands: string;
   readonly settings: (config: Config) => {
     readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };
+    /** File with the shared token; null if there is none, or the API does not accept it. */
     readonly tokenFile: string | null;
   };
 }
@@ -42,7 +43,8 @@ export const registryPeer: Peer = {
   tokenFile: 'registry.tokenFile',
   lists: '"merchants list", "keys list" or "approvals list"',
   checkCommands: '"merchant-gateway events list"',
-  settings: ({ registry }) => registry,
+  // A registry with bootstrap off refuses the shared token, so the token must not take the place of a sign-in.
+  settings: ({ registry }) => (registry.bootstrap === 'off' ? { ...registry, tokenFile: null } : registry),
 };
 
 /** How administration commands reach and name the operators' API of the services. */
@@ -72,5 +74,5 @@ export function capital(text: string): string {
 /** The environment variables of the process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A usage error. Its message must not contain the given values, because they could be secrets. */
+/** A usage error. Its message must not repeat an argument that could be a secret, such as a mistyped API key. */
 export class WrongUsage extends Error {}

@@ -3,8 +3,8 @@
 const hidden = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 
 /**
- * Escapes control and invisible characters as JSON does, so that the text stays on one line and cannot control the
- * terminal.
+ * Replaces control characters and invisible characters by JSON escapes, such as `\u001b`. The text then stays on one
+ * line and cannot control the terminal.
  */
 export function printable(text: string): string {
   return text.replaceAll(hidden, escaped);

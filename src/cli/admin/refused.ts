@@ -27,16 +27,18 @@ const advice = ({
   tokenVariable,
   rejectedToken,
   lists,
+  log,
+  section,
 }: Peer): Readonly<Record<number, string>> => ({
   400: 'Check the arguments.',
   401:
     rejectedToken ??
-    `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
-      `${name.replace('the registry', 'this registry')}.`,
+    `Check that ${tokenOption}, or ${tokenVariable}, has the token of ${name.replace('the registry', 'this registry')}.` +
+      (section === 'registry' ? ' If you have signed in, run "merchant-gateway login" again.' : ''),
   403: 'Run "merchant-gateway whoami" and "merchant-gateway roles" to see what this token may do.',
   421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
   404: `Check the id with the command ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
-  503: `Try again when ${name} can reach its database and its store.`,
+  503: `Try again. If this fails again, read ${log}.`,
 });
 
 /**
@@ -157,10 +159,8 @@ function certificateProblem({ name, option }: Peer, code: string): string | unde
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return `its certificate is for other host names. With ${option}, give an address whose host name is in the certificate`;
   if (!/CERT|^UNABLE_TO_/.test(code)) return undefined;
-  return (
-    `its certificate is not trusted (${printable(code)}). Give the file of its CA with --ca-file or ` +
-    `${caFileVariable}, and check ${option}`
-  );
+  const caOption = option.startsWith('--') ? `--ca-file or ${caFileVariable}` : 'services.operators.trail.caFile';
+  return `its certificate is not trusted (${printable(code)}). Give the file of its CA with ${caOption}, and check ${option}`;
 }
 
 /**

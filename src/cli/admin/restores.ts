@@ -33,7 +33,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
         ? 'a gateway or Redis has changes that the database lacks'
-        : 'changes may be lost: no record of gateways or Redis shows whether they are',
+        : 'changes may be lost: Redis and the gateways have no records that could show it',
     ]);
     const emptyText = ['No period is known for which the database lacks changes.'];
     show(
@@ -64,7 +64,7 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
   const lift = restores
     .command('lift <id>')
     .description(
-      'no longer keep a key or merchant inactive: set its state to that in the restored database, for example ACTIVE',
+      'reactivate a key or merchant: give it the state that it has in the restored database, for example ACTIVE',
     );
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];

@@ -6,7 +6,7 @@ import { searchCommand } from './search.js';
 import { summaryCommand } from './summary.js';
 import { verifyCommand } from './verify.js';
 
-/** Creates the `audit` commands, which read access logs and prove their lines. */
+/** Creates the `audit` commands, which verify and read access logs, and prove that a line is in a log. */
 export function auditCommand(io: CommandIo): Command {
   return new Command('audit')
     .description('verify, search and summarise access logs, and prove that a line is in a log')

@@ -7,15 +7,14 @@ import { closestName } from '../../config/closest-name.js';
 import { loadConfig } from '../../config/load.js';
 import { gatewayErrors } from '../../policy/gateway-errors.js';
 import { denials } from '../../policy/decision-table.js';
-import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
-import type { IpRanges } from '../../policy/ip-ranges.js';
+import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
 import { beginsWithDate } from '../../rest/moment.js';
 import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
  * Returns the named log files, or the log file of a configuration if no file is named.
- * @param command reports a usage error if neither a file nor a configuration is given, the configured log is standard
- *   output, or only worker processes have written logs.
+ * @param command reports a usage error in three cases: neither a file nor a configuration is given, the configured log
+ *   is standard output, or only the log files of worker processes exist
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
@@ -71,7 +70,7 @@ export function searchOptions(command: Command): Command {
       fingerprintIn,
     )
     .option('--code <code>', 'requests with this result: accepted, or an error code', codeIn)
-    .option('--address <address>', 'requests from or through this IP address or CIDR (client or proxy)', rangesIn)
+    .option('--address <address>', 'requests from or through this IP address or CIDR (client or proxy)', rangeIn)
     .option('--path <path>', 'requests for this path and all paths below it; give the path without a query', pathIn)
     .option(
       '--since <time>',
@@ -114,8 +113,8 @@ function pathIn(value: string): string {
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 
 /**
- * Parses a date, or a date and time with a time zone. Returns null if it is invalid, e.g. for a day that does not
- * exist.
+ * Parses a date, or a date and time with a time zone.
+ * @returns milliseconds since 1970; null for an invalid text, e.g. for a day that does not exist
  */
 export function parseTime(value: string): number | null {
   const time = timeForm.test(value) && beginsWithDate(value) ? Date.parse(value) : NaN;
@@ -135,11 +134,8 @@ export function timeIn(value: string): number {
   );
 }
 
-function rangesIn(value: string): IpRanges {
-  try {
-    return compileIpRanges([value]);
-  } catch (error) {
-    if (error instanceof InvalidIpRange) throw new InvalidArgumentError('Expected an IP address or CIDR.');
-    throw error;
-  }
+function rangeIn(value: string): IpRange {
+  const range = parseIpRange(value);
+  if (range !== null) return range;
+  throw new InvalidArgumentError('Expected an IP address or CIDR.');
 }

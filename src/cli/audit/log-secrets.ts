@@ -1,4 +1,6 @@
+import path from 'node:path';
 import { loadConfig } from '../../config/load.js';
+import type { Config } from '../../config/schema.js';
 import { readLogSecret } from '../compose/secrets.js';
 import type { LogSecret } from '../../telemetry/chain.js';
 
@@ -9,12 +11,18 @@ export interface SecretOptions {
 }
 
 /**
- * Reads the secrets of the access log from the named files, or from the configured file if no file is named.
- * @returns the secrets in the order of the files; empty without a secret
+ * Reads the secrets of the access log from the configured file, if any, and from the named files. A named file adds a
+ * secret and does not replace the configured one: after a rotation, one log has lines under both.
+ * @param config the configuration, if it is loaded already: a pipe can be read only once
+ * @returns the configured secret, then the others in the order of their files; empty without a secret
  * @throws OperatorError, ConfigError
  */
-export async function readLogSecrets({ secretFile = [], config }: SecretOptions): Promise<LogSecret[]> {
-  const { accessLog } = loadConfig({ file: config });
-  const files = secretFile.length > 0 || accessLog.secretFile === null ? secretFile : [accessLog.secretFile];
+export async function readLogSecrets(
+  { secretFile = [], config: file }: SecretOptions,
+  { accessLog }: Pick<Config, 'accessLog'> = loadConfig({ file }),
+): Promise<LogSecret[]> {
+  const configured = accessLog.secretFile;
+  const others = secretFile.filter((name) => path.resolve(name) !== configured);
+  const files = configured === null ? others : [configured, ...others];
   return Promise.all(files.map(readLogSecret));
 }

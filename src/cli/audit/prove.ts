@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { counted } from '../../audit/finding.js';
 import { checkProof, findLine, type FoundLine, LineProver } from '../../audit/line-prover.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { readGivenCheckpoint } from '../../audit/pinned-keys.js';
@@ -89,9 +90,12 @@ async function prove(files: readonly string[], options: ProveOptions, { out, err
     checkProof(proof, keys, given.witnessed?.keys);
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`The line cannot be proved: ${error.message}. See "merchant-gateway audit verify".`, {
-      cause: error,
-    });
+    throw new OperatorError(
+      `The line cannot be proved: ${error.message}. Run "merchant-gateway audit verify" to examine the log.`,
+      {
+        cause: error,
+      },
+    );
   }
   const text = proofText(proof);
   const { run, sequence, file, number } = line;
@@ -107,7 +111,10 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
     }
   }
   const [line, other] = found;
-  if (line === undefined) throw new OperatorError(`No line of the log has the id ${printable(id)}.`);
+  if (line === undefined)
+    throw new OperatorError(
+      `No line of the given files has the id ${printable(id)}. Check the id, and whether the log has more files.`,
+    );
   if (other !== undefined)
     throw new OperatorError(
       `Several lines have this id, e.g. ${line.file}:${line.number} and ${other.file}:${other.number}: pass the event.id of one line.`,
@@ -117,8 +124,8 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
 
 /**
  * Returns the best checkpoint that covers the line. A checkpoint with a receipt (the registry's signature) is better,
- * because the receipt states when the registry received it. Otherwise the smallest is best, because its proof needs the
- * fewest lines.
+ * because the receipt states when the registry received the checkpoint. If this does not decide, the checkpoint that
+ * covers the fewest lines is best, because its proof needs the fewest lines.
  * @throws OperatorError if no valid checkpoint covers the line
  */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
@@ -142,8 +149,13 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
     }
   }
   if (best !== null) return best;
-  const why = refused === null ? '' : ` A checkpoint of the run was rejected: ${refused}.`;
-  throw new OperatorError(`No signed checkpoint covers line ${sequence} of the run ${run} (log of one process).${why}`);
+  const why =
+    refused === null
+      ? 'If the line is new, try again after the next checkpoint. Otherwise give more checkpoints with --checkpoints.'
+      : `A checkpoint of the run was rejected: ${refused}.`;
+  throw new OperatorError(
+    `No signed checkpoint covers line ${sequence} of the run ${run} (log of one process). ${why}`,
+  );
 }
 
 async function check(file: string, { publicKey, witnessKey, json }: CheckOptions, { out }: CommandIo): Promise<void> {
@@ -165,7 +177,7 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
       );
     else
       out(
-        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed the first ${size} lines of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed the first ${counted(size, 'line')} of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

@@ -23,7 +23,11 @@ export function publicKeyCommand(io: CommandIo): Command {
       'configuration file that names the file of the instance key (accessLog.checkpoints.keyFile)',
     )
     .option('--key-file <file>', 'file of the instance key; replaces accessLog.checkpoints of the configuration')
-    .option('--name <name>', 'name of the instance; applies only with --key-file', 'merchant-gateway')
+    .option(
+      '--name <name>',
+      'name of the gateway in the printed key; only with --key-file, because otherwise the configuration has the name',
+      'merchant-gateway',
+    )
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',

@@ -20,7 +20,7 @@ export interface RegistryOptions {
   readonly config?: string;
 }
 
-/** The checkpoints that the registry has stored, the keys that verify them, and the registry's list of checkpoints. */
+/** Checkpoints from the registry, the keys that verify these checkpoints, and the registry's list of checkpoints. */
 export interface RegistryCheckpoints {
   /**
    * The checkpoints in `list`, and the newest checkpoint of each run (log of one gateway process), in the line format
@@ -30,14 +30,20 @@ export interface RegistryCheckpoints {
   readonly keys: readonly PinnedKey[];
   /** Names of gateway instances whose key no administrator has confirmed yet. */
   readonly unconfirmed: readonly string[];
-  /** The current public key that verifies the registry's receipts (signatures that it stored a checkpoint). */
+  /** The current public key that verifies receipts (the registry's signed statements that it stored a checkpoint). */
   readonly receiptKey: NoteKey;
   readonly list: WitnessedList;
-  /** How the list differs from its current signed head (length and Merkle root); null if they match. */
+  /** How the list differed from its signed head (length and Merkle root) when it was fetched; null if they matched. */
   readonly problem: string | null;
+  /**
+   * Fetches the checkpoints that the registry has received since, and adds them to `list`.
+   * @returns these checkpoints, and again the newest checkpoint of each run, as lines of a checkpoint file
+   * @throws OperatorError
+   */
+  later(): Promise<readonly RawLine[]>;
 }
 
-const perPage = '100';
+const perPage = 100;
 
 /** Adds the options that locate the registry. */
 export function registryOptions(command: Command): Command {
@@ -51,9 +57,12 @@ export function registryOptions(command: Command): Command {
 }
 
 /**
- * Fetches all checkpoints and keys from the registry.
- * @param formerKeys earlier public keys that verify the registry's receipts (signatures that it stored a checkpoint)
+ * Fetches the keys, the list of checkpoints, and the newest checkpoint of each run (log of one gateway process).
+ * @param formerKeys earlier public keys that verify receipts (the registry's signed statements that it stored a
+ *   checkpoint)
+ * @param err prints the progress
  * @throws OperatorError
+ * @throws WrongUsage if the token is missing, or the address or token is malformed
  */
 export async function fetchRegistryCheckpoints(
   { registry, tokenFile, caFile, config }: RegistryOptions,
@@ -61,19 +70,25 @@ export async function fetchRegistryCheckpoints(
   err: CommandIo['err'],
   env: Environment = process.env,
 ): Promise<RegistryCheckpoints> {
-  const client = new AdminClient(await accessOf({ address: registry, tokenFile, caFile, config }, env, registryPeer));
+  const open = async (): Promise<AdminClient> =>
+    new AdminClient(await accessOf({ address: registry, tokenFile, caFile, config }, env, registryPeer));
+  let client = await open();
   const all = async <Schema extends TSchema>(
     path: string,
     schema: Schema,
     query: Record<string, string> = {},
+    known = 0,
   ): Promise<Static<Schema>[]> => {
     const items: Static<Schema>[] = [];
-    for (let page = 1; ; page += 1) {
-      const request = { query: { ...query, page: String(page), per_page: perPage }, expects: Type.Array(schema) };
+    const before = known - (known % perPage);
+    for (let page = 1 + before / perPage; ; page += 1) {
+      const pageQuery = { ...query, page: String(page), per_page: String(perPage) };
+      const request = { query: pageQuery, expects: Type.Array(schema) };
       const { data, page: position } = await client.ask({ method: 'GET', path: [path], ...request });
       items.push(...data);
-      if (items.length >= (position?.total_records ?? 0) || data.length === 0) return items;
-      if (page % 100 === 0) err(`${items.length} of ${position?.total_records ?? 0} checkpoints fetched\n`);
+      const [fetched, total] = [before + items.length, position?.total_records ?? 0];
+      if (fetched >= total || data.length === 0) return items.slice(known - before);
+      if (page % 100 === 0) err(`${fetched} of ${total} checkpoints fetched\n`);
     }
   };
   const keys = await all('instance-keys', instanceKeySchema);
@@ -87,18 +102,29 @@ export async function fetchRegistryCheckpoints(
     const list = new WitnessedList([receiptKey, ...formerKeys]);
     for (const { receivedAt, note } of listed) list.take(receivedAt, note);
     return {
-      lines: [...listed, ...ofRuns].map(({ note }, index) => ({
-        ...{ file: registryWord, number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true },
-      })),
+      lines: linesOf([...listed, ...ofRuns]),
       keys: keys.map(({ publicKey, from, to }) => ({
         ...{ key: parseKey(publicKey), from: Date.parse(from), to: to === null ? Infinity : Date.parse(to) },
       })),
       unconfirmed: keys.filter(({ confirmedAt }) => confirmedAt === null).map(({ name }) => name),
       ...{ receiptKey, list },
       problem: list.unlike(witness.head),
+      later: async () => {
+        // The token of a sign-in is valid for at most 15 minutes, and reading a log can take longer.
+        client = await open();
+        const added = await all('checkpoints', checkpointSchema, { of: 'list' }, list.size);
+        for (const { receivedAt, note } of added) list.take(receivedAt, note);
+        return linesOf([...added, ...(await all('checkpoints', checkpointSchema, { of: 'runs' }))]);
+      },
     };
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
     throw new OperatorError(`The registry returned an invalid key: ${error.message}.`, { cause: error });
   }
+}
+
+function linesOf(checkpoints: readonly { readonly note: string }[]): RawLine[] {
+  return checkpoints.map(({ note }, index) => ({
+    ...{ file: registryWord, number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true },
+  }));
 }

@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { addressOf, findEntry, ignoredLinesWarning } from '../../audit/access-entry.js';
 import type { AccessEntry } from '../../audit/access-entry.js';
+import { counted } from '../../audit/finding.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches, mayMatch } from '../../audit/search.js';
 import { printable } from '../admin/printable.js';
@@ -44,7 +45,7 @@ async function search(files: readonly string[], options: Options, { out, err }: 
       const read = findEntry(bytes);
       if (read === null || !matches(read.entry, options)) continue;
       if (!read.isSealed) {
-        leftOut += 1; // not in the hash chain: anyone who can write to the file can insert it
+        leftOut += 1; // not in the hash chain: anyone who can write to the file can insert such a line
         continue;
       }
       if (found === options.limit) {
@@ -52,8 +53,8 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         return;
       }
       found += 1;
-      // The gateway writes no terminal control characters to the log, but a line inserted by an attacker could contain
-      // some.
+      // The gateway writes no terminal control characters to the log. A line that an attacker inserted could contain
+      // such characters.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }
@@ -77,7 +78,7 @@ function rowOf(entry: AccessEntry, width: number): string {
     http.request.id ?? '-',
     gateway.aggregate === undefined
       ? `${http.request.method ?? '-'} ${url?.path ?? '-'}`
-      : `${gateway.aggregate.count} requests`,
+      : counted(gateway.aggregate.count, 'request'),
     ...(event.reason === undefined ? [] : [event.reason]),
   ];
   return cells

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { Option } from 'commander';
 import { type RawLine, readLogLines } from '../../audit/log-lines.js';
 import type { PinnedKey } from '../../audit/pinned-keys.js';
@@ -17,7 +18,7 @@ const betweenProgress = 20_000;
 const maxKeyFileBytes = 64 * 1024;
 const lineForm = /^(\S+)(?:\s+from\s+(\S+))?(?:\s+to\s+(\S+))?$/;
 
-/** Creates the option `--public-key` of `audit verify`, `prove` and `check-proof`. */
+/** Creates the option `--public-key` of `audit verify`, `summary`, `prove` and `check-proof`. */
 export function publicKeyOption(): Option {
   return new Option(
     '--public-key <file>',
@@ -41,7 +42,7 @@ export function headOption(): Option {
   ).argParser(collect);
 }
 
-/** Creates the option `--checkpoints` of `audit verify` and `prove`. */
+/** Creates the option `--checkpoints` of `audit verify`, `summary` and `prove`. */
 export function checkpointsOption(): Option {
   return new Option(
     '--checkpoints <file>',
@@ -76,7 +77,7 @@ export function readPublicKeys(files: readonly string[]): Promise<PinnedKey[]> {
 }
 
 /**
- * Reads the public keys that verify a registry's receipts (signatures that it stored a checkpoint).
+ * Reads the public keys that verify receipts (a registry's signed statements that it stored a checkpoint).
  * @throws OperatorError
  */
 export async function readWitnessKeys(files: readonly string[]): Promise<NoteKey[]> {
@@ -129,16 +130,20 @@ export interface SignedOptions extends RegistryOptions {
 export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
   /**
-   * The keys that verify the registry's receipts (signatures that it stored a checkpoint), and its list of checkpoints
-   * if that was fetched; null to ignore receipts.
+   * The keys that verify receipts (the registry's signed statements that it stored a checkpoint). Also contains the
+   * registry's list of checkpoints if the list was fetched. Null: receipts are ignored.
    */
   readonly witnessed: WitnessedList | null;
   /** Notes about the keys from the registry, e.g. that a key is not confirmed. */
   readonly notes: readonly string[];
   /** Problems found in the registry's list of checkpoints. */
   readonly findings: readonly Finding[];
+  /** When the checkpoints were fetched, in milliseconds since 1970. */
+  readonly fetchedAt: number;
   /** Reads the checkpoints of the registry and of all files, as lines of checkpoint files. */
   lines(): AsyncIterable<readonly RawLine[]>;
+  /** Reads what the registry has received since, and the files again. Adds the former to `witnessed`. */
+  later(): AsyncIterable<readonly RawLine[]>;
 }
 
 /**
@@ -162,6 +167,7 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
   const { checkpoints = [], publicKey, witnessKey = [], head = [] } = options;
   const files = checkpoints.filter((name) => name !== registryWord);
   const pinned = await readWitnessKeys(witnessKey);
+  const fetchedAt = Date.now();
   const registry = files.length === checkpoints.length ? null : await fetchRegistryCheckpoints(options, pinned, err);
   const given = publicKey === undefined ? null : await readPublicKeys(publicKey);
   const isOther = registry !== null && !pinned.some(({ bytes }) => bytes.equals(registry.receiptKey.bytes));
@@ -178,9 +184,15 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
       ...(problem === null ? [] : [rewritten(registryWord, problem)]),
       ...(registry === null ? [] : await headFindings(head, registry.list)),
     ],
+    fetchedAt,
     async *lines() {
       if (registry !== null) yield registry.lines;
       yield* readLogLines(files);
+    },
+    async *later() {
+      if (registry !== null) yield await registry.later();
+      // A pipe can be read only once.
+      yield* readLogLines(files.filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true));
     },
   };
 }
@@ -204,7 +216,7 @@ async function headFindings(files: readonly string[], list: WitnessedList): Prom
     const head = headIn((await readOperatorFile(file, whatHead, maxKeyFileBytes)).toString('utf8'));
     if (!isSigned(head, list))
       throw new OperatorError(
-        `${whatHead} ${file} is not signed with a known key of the registry: use the output of "merchant-gateway checkpoints head --json", and add a former key with --witness-key.`,
+        `${whatHead} in ${file} is not signed with a known key of the registry. If the registry's key was replaced, add its former key with --witness-key. Otherwise give the output of "merchant-gateway checkpoints head --json".`,
       );
     const unlike = list.unlike(head);
     if (unlike !== null) findings.push(rewritten(file, unlike));
@@ -222,8 +234,8 @@ function isSigned(head: string, { keys }: WitnessedList): boolean {
 }
 
 /**
- * Returns the signed head (length and Merkle root) of a list of checkpoints. The text is the head itself, or the output
- * of `checkpoints head --json`. Returns an empty text for JSON without a head.
+ * Extracts the signed head (length and Merkle root) of a list of checkpoints. The text is the head itself, or the
+ * output of `checkpoints head --json`. Returns an empty text if this JSON contains no head.
  */
 function headIn(text: string): string {
   try {
@@ -235,9 +247,9 @@ function headIn(text: string): string {
 }
 
 /**
- * Reads all checkpoints and verifies their signatures.
- * @param since in milliseconds since 1970. A log that lacks its last lines, or is missing altogether, is reported only
- *   if its newest checkpoint is at or after this time.
+ * Reads all checkpoints and verifies their signatures. A log that lacks its last lines, or is missing altogether, is
+ * reported only if its newest checkpoint is at or after `since`.
+ * @param since in milliseconds since 1970
  * @param err prints the progress: verifying a checkpoint takes 0.25 ms, so a long log takes minutes
  * @throws OperatorError
  */
@@ -246,7 +258,7 @@ export async function readSignedRuns(
   since: number,
   err: CommandIo['err'],
 ): Promise<SignedRuns> {
-  const signed = new SignedRuns(given.keys, since, given.witnessed);
+  const signed = new SignedRuns(given.keys, since, given.witnessed, given.fetchedAt);
   signed.add(given);
   let count = 0;
   for await (const lines of given.lines()) {
@@ -258,4 +270,14 @@ export async function readSignedRuns(
   }
   signed.link();
   return signed;
+}
+
+/**
+ * Reads the checkpoints that were stored while the log was read, if the log refers to them. Call it after the last line
+ * of the log.
+ * @throws OperatorError
+ */
+export async function readLaterCheckpoints(signed: SignedRuns, given: GivenCheckpoints): Promise<void> {
+  if (!signed.isBehind) return;
+  for await (const lines of given.later()) for (const line of lines) signed.takeLater(line);
 }

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { ignoredLinesWarning } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { type Verdict, verdictText } from '../../audit/chain-check.js';
+import { counted } from '../../audit/finding.js';
 import { findCounted } from '../../audit/plain-line.js';
 import { matches } from '../../audit/search.js';
 import { type CountedList, incompleteText, SummaryBuilder } from '../../audit/summary/summary.js';
@@ -54,7 +55,7 @@ export function summaryCommand(io: CommandIo): Command {
   return proofOptions(command)
     .addHelpText(
       'after',
-      '\nExit status: 0 done, 1 --verify reported findings, 2 wrong usage. --verify verifies all lines, including lines that the filters exclude.',
+      '\nExit status: 0 done, 1 findings of --verify or unreadable files, 2 wrong usage. --verify verifies all lines, including lines that the filters exclude.',
     )
     .action((files: string[], options: Options) => {
       const isWithout = options.verify === undefined && proofNames.some((name) => options[name] !== undefined);
@@ -70,11 +71,11 @@ async function summarise(files: readonly string[], options: Options, { out, err 
   const summing = new SummaryBuilder();
   // Verify all lines, even those that the filters exclude, because the hash of each line covers the hash of the
   // previous line.
-  const verifier = options.verify === undefined ? null : await openVerifier(options, -Infinity, err);
+  const open = options.verify === undefined ? null : await openVerifier(options, -Infinity, err);
   const isEmpty = new Set(files);
   for await (const lines of readLogLines(files)) {
     for (const line of lines) {
-      verifier?.take(line);
+      open?.verifier.take(line);
       isEmpty.delete(line.file);
       const read = findCounted(line.bytes);
       if (read === null) summing.add(null);
@@ -84,9 +85,9 @@ async function summarise(files: readonly string[], options: Options, { out, err 
       }
     }
   }
-  for (const file of isEmpty) verifier?.empty(file);
+  for (const file of isEmpty) open?.verifier.empty(file);
   const summary = summing.end();
-  const verdict = verifier?.end(true) ?? null;
+  const verdict = (await open?.end(true)) ?? null;
   if (options.html !== undefined) await writePage(options.html, summary, verdict);
   const proof = verdict && verdictJson(verdict, null);
   out(options.json === true ? `${printableJson({ ...summary, proof })}\n` : asText(summary, verdict));
@@ -115,7 +116,7 @@ function asText(summary: Summary, verdict: Verdict | null): string {
   };
   if (requests === 0) return `No request matches.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
-    `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not accepted.`,
+    `${counted(requests, 'request')} from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not accepted.`,
     verdict === null ? 'Not verified: add --verify, or use "merchant-gateway audit verify".' : verdictText(verdict),
     ...longestSilence(summary),
     ...table('NOT ACCEPTED BECAUSE', 'codes'),
@@ -134,7 +135,9 @@ function asText(summary: Summary, verdict: Verdict | null): string {
             ['KEYID, FROM A NEW ADDRESS', 'MERCHANT', 'ADDRESS', 'AT', 'CODE'],
             newAddresses.map(({ keyId, merchant, address, at, code }) => [keyId, merchant ?? '-', address, at, code]),
           ),
-          ...(newAddressCount > newAddresses.length ? [`and ${newAddressCount - newAddresses.length} earlier`] : []),
+          ...(newAddressCount > newAddresses.length
+            ? [`and ${newAddressCount - newAddresses.length} more, which are older`]
+            : []),
         ]),
   ];
   return `${lines.join('\n')}\n`;

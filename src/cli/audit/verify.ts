@@ -3,6 +3,7 @@ import type { RunProof, Verdict } from '../../audit/chain-check.js';
 import { counted, rangeText } from '../../audit/finding.js';
 import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
 import { Verifier } from '../../audit/verifier.js';
+import { loadConfig } from '../../config/load.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { collect } from '../admin/arguments.js';
 import { printable } from '../admin/printable.js';
@@ -15,6 +16,7 @@ import {
   headOption,
   openGivenCheckpoints,
   publicKeyOption,
+  readLaterCheckpoints,
   readSignedRuns,
   type SignedOptions,
   usageProblem,
@@ -93,24 +95,50 @@ export function requireUsable(command: Command, options: ProofOptions): void {
   if (problem !== null) command.error(`error: ${problem}`);
 }
 
+/** A verifier of a log, and what remains to be done after the last line. */
+export interface OpenVerifier {
+  readonly verifier: Verifier;
+  /**
+   * Ends the verification. A gateway may have written newer lines than the fetched checkpoints cover, so it first reads
+   * what was stored since. If that fails, a note says so, and the log is judged with what is known.
+   * @param areAll false if a file could not be read to its end
+   */
+  readonly end: (areAll: boolean) => Promise<Verdict>;
+}
+
 /**
- * Creates the verifier of a log.
- * @param since in milliseconds since 1970. A log that lacks its last lines, or is missing altogether, is reported only
- *   if its newest checkpoint is at or after this time.
+ * Creates the verifier of a log. A log that lacks its last lines, or is missing altogether, is reported only if its
+ * newest checkpoint is at or after `since`.
+ * @param since in milliseconds since 1970
  * @throws OperatorError
  */
-export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {
+export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<OpenVerifier> {
   const { running = false, partial = false, checkpoints, asOf = Date.now() } = options;
-  const signed =
-    checkpoints === undefined ? null : await readSignedRuns(await openGivenCheckpoints(options, err), since, err);
-  return new Verifier({ secrets: await readLogSecrets(options), running, partial, signed, asOf });
+  const given = checkpoints === undefined ? null : await openGivenCheckpoints(options, err);
+  const signed = given && (await readSignedRuns(given, since, err));
+  const config = loadConfig({ file: options.config });
+  const signsCheckpoints = config.accessLog.checkpoints !== null;
+  const secrets = await readLogSecrets(options, config);
+  const verifier = new Verifier({ secrets, running, partial, signed, signsCheckpoints, asOf });
+  const end = async (areAll: boolean): Promise<Verdict> => {
+    try {
+      if (signed !== null && given !== null) await readLaterCheckpoints(signed, given);
+    } catch (error) {
+      if (!(error instanceof OperatorError)) throw error;
+      signed?.notes.push(
+        `the checkpoints could not be read again after the log, so a finding about lines or checkpoints that were written meanwhile may be wrong: ${error.message}`,
+      );
+    }
+    return verifier.end(areAll);
+  };
+  return { verifier, end };
 }
 
 async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
   const { json = false, since = -Infinity } = options;
-  const verifier = await openVerifier(options, since, err);
+  const { verifier, end } = await openVerifier(options, since, err);
   const unreadable = await takeAll(files, verifier, err);
-  const verdict = verifier.end(unreadable === null);
+  const verdict = await end(unreadable === null);
   out(json ? `${JSON.stringify(verdictJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
   if (unreadable !== null && verdict.lines === 0) throw unreadable;
   if (unreadable !== null)
@@ -182,7 +210,9 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
     ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
     ...(unchecked > 0
-      ? [`note: ${counted(unchecked, 'line')} could not be verified, because the previous line is missing`]
+      ? [
+          `note: ${counted(unchecked, 'line')} could not be verified, because the previous line or the secret is missing`,
+        ]
       : []),
     ...(proofs ?? []).slice(0, mostProofLines).map(proofLine),
     ...(proofs !== null && proofs.length > mostProofLines
@@ -197,7 +227,7 @@ function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof 
   const { witnessedTo, witnessedAt } = proof;
   const lost = missing > 0 ? `, ${counted(missing, 'signed line')} missing` : '';
   if (signedAt === null)
-    return `run ${run} (log of one process): no signed line of the run is in the input, ${counted(unsigned, 'unsigned line')}${lost}`;
+    return `run ${run} (log of one process): the input has no signed line of this run, but ${counted(unsigned, 'unsigned line')}${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
 import { inspectRedis } from '../../adapters/redis/inspect/inspect-redis.js';
 import { readListFile } from '../../adapters/tor/list-files.js';
-import { OperatorError } from '../../config/operator-error.js';
+import { listenProblemOf, OperatorError } from '../../config/operator-error.js';
 import { fileProblemOf, readOperatorFile, readSecretFile } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
 import type { ServerCommand } from '../../config/config-notes.js';
@@ -13,19 +13,19 @@ import { readToken } from '../../rest/bearer-token.js';
 import { NotARegularFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
 import type { TlsFiles } from '../../tls/tls-material.js';
-import { openDestinations } from '../compose/checkpoints.js';
-import { readInstanceKey } from '../compose/note-signer.js';
-import type { SignerOptions } from '../compose/note-signer.js';
+import { openDestinations, witnessKeyOf } from '../compose/checkpoints.js';
+import { readInstanceKey, type SignerOptions } from '../compose/note-signer.js';
 import { readWitnessKey } from '../compose/witness.js';
 import { openGeoIp } from '../compose/gateway-ports.js';
 import { openOperatorsApi } from '../compose/operators-api.js';
 import { openServicesTokenKey, readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
+import { readTraceCa, readTraceToken } from '../compose/traces.js';
 import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem with a file, port or connection that the configuration names. With `error`, the command cannot work. With
- * `warning`, it can start, but a part of it may fail.
+ * A problem with a file, port or connection that the configuration names. Severity `error`: the command cannot work.
+ * Severity `warning`: the command can start, but a part of the command may fail.
  */
 export interface Finding {
   readonly severity: 'error' | 'warning';
@@ -67,6 +67,7 @@ function checksOfGateway(config: Config): Check[] {
           signerOf('accessLog.checkpoints', checkpoints, () => readInstanceKey(checkpoints)),
           ...(checkpoints.file === null ? [] : [canWrite('accessLog.checkpoints.file', checkpoints.file, 'error')]),
           works('accessLog.checkpoints', () => openDestinations(checkpoints)),
+          works('accessLog.checkpoints.witness.publicKey', () => witnessKeyOf(checkpoints.witness)),
           ...(checkpoints.https === null ? [] : [reach('accessLog.checkpoints.https.url', checkpoints.https.url)]),
           ...(checkpoints.syslog === null ? [] : [reach('accessLog.checkpoints.syslog.url', checkpoints.syslog.url)]),
         ]),
@@ -74,6 +75,7 @@ function checksOfGateway(config: Config): Check[] {
     ...(torExits.enabled ? torExits.sources.map((source, index) => exitSource(source, index)) : []),
     ...(torExits.enabled ? [canWrite('torExits.snapshotFile', torExits.snapshotFile, 'warning')] : []),
     works('identity.signingKeyFile', async () => (await import('../compose/identity.js')).openIdentity(config)),
+    works('identity.publishedKeyFiles', async () => (await import('../compose/identity.js')).openPublishedKeys(config)),
     ...Object.entries(upstreams).flatMap(([name, { url, caFile }]) => [
       reach(`upstreams.${name}.url`, url),
       ...(caFile === null
@@ -81,21 +83,22 @@ function checksOfGateway(config: Config): Check[] {
         : [works(`upstreams.${name}.caFile`, () => readOperatorFile(caFile, 'The CA certificate', maxPemBytes))]),
     ]),
     ...(traces.endpoint === null ? [] : [reach('traces.endpoint', traces.endpoint)]),
-    ...(traces.tokenFile === null ? [] : [secretFile('traces.tokenFile', traces.tokenFile)]),
+    works('traces.tokenFile', () => readTraceToken(traces)),
+    works('traces.caFile', () => readTraceCa(traces)),
     ...Object.entries(listen).flatMap(([name, at]) => (at === null ? [] : [portIsFree(`listen.${name}`, at)])),
   ];
 }
 
 /**
- * Checks that the file of a signing key is valid. If it is missing, the server creates it at startup, so its directory
- * must be writable.
+ * Creates a check of the file of a signing key. An existing file must hold a valid key. The server creates a missing
+ * file at startup, so the check then requires that the directory is writable.
  */
 function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<unknown>): Check {
   return existsSync(keyFile) ? works(`${path}.keyFile`, read) : canWrite(`${path}.keyFile`, keyFile, 'error');
 }
 
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile, bootstrap, witness, servicesToken, unusual, console } = config.registry;
+  const { listen, database, tokenFile, bootstrap, witness, servicesToken, unusual, oidc, console } = config.registry;
   const services = console?.services ?? null;
   return [
     redis(config, 'registry'),
@@ -117,10 +120,11 @@ function checksOfRegistry(config: Config): Check[] {
       const { checkRegistryDatabase } = await import('../../registry/registry-database.js');
       await checkRegistryDatabase({ url: database.url, existingOf: 'registry' });
     }),
-    ...(listen.certFile === null || listen.keyFile === null
+    ...(oidc === null
       ? []
-      : [certificates('registry.listen', { ...listen, certFile: listen.certFile, keyFile: listen.keyFile })]),
-    portIsFree('registry.listen', listen),
+      : [works('registry.oidc.clientSecretFile', () => readSecretFile(oidc.clientSecretFile, 'The client secret'))]),
+    ...listener('registry.listen', listen),
+    ...(console === null ? [] : listener('registry.console.listen', console.listen)),
   ];
 }
 
@@ -148,8 +152,8 @@ function checksOfServices(config: Config): Check[] {
   ];
 }
 
-/** Creates a check that reports an error if `act` throws. */
-function works(option: string, act: () => Promise<unknown>): Check {
+/** Creates a check that reports an error if `act` throws or its promise rejects. */
+function works(option: string, act: () => unknown): Check {
   return async () => {
     try {
       await act();
@@ -172,8 +176,13 @@ function redis(config: Config, part: 'gateway' | 'registry'): Check {
   };
 }
 
-function secretFile(option: string, file: string): Check {
-  return works(option, () => readSecretFile(file, 'The secret'));
+type Listener = Omit<Config['registry']['listen'], 'clientCaFile'> & { readonly clientCaFile?: string | null };
+
+/** Creates the checks of a listener that uses TLS if it has a certificate. */
+function listener(option: string, at: Listener): Check[] {
+  const { certFile, keyFile, clientCaFile = null } = at;
+  const isPlain = certFile === null || keyFile === null;
+  return [...(isPlain ? [] : [certificates(option, { certFile, keyFile, clientCaFile })]), portIsFree(option, at)];
 }
 
 function certificates(
@@ -276,11 +285,9 @@ function portIsFree(option: string, { host, port }: { readonly host: string; rea
     new Promise((resolve) => {
       const server = net.createServer();
       server.once('error', (error: NodeJS.ErrnoException) => {
-        const reason = error.code ?? error.message;
-        const message =
-          `cannot listen on ${host}:${port} (${reason}): free the port or choose another one, unless the checked ` +
-          'server is already running';
-        resolve([{ severity: 'warning', option, message }]);
+        const reason = listenProblemOf(error) ?? error.message;
+        const unless = error.code === 'EADDRINUSE' ? ', unless that process is the checked server itself' : '';
+        resolve([{ severity: 'warning', option, message: `cannot listen on ${host}:${port}: ${reason}${unless}` }]);
       });
       server.listen({ host, port, exclusive: true }, () => {
         server.close(() => {

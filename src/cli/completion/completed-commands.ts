@@ -25,7 +25,7 @@ export interface CompletedCommand {
   }[];
 }
 
-/** What completes the placeholder of an option or argument, such as `<file>`. */
+/** Completions of option and argument values, by placeholder name. For example, `<file>` has the name `file`. */
 const placeholderCompletions: Readonly<Record<string, CompletionKind>> = { file: 'file', dir: 'directory' };
 
 /** Returns the program and all commands below it, each before its subcommands. Omits hidden commands and options. */

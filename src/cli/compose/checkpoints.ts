@@ -18,7 +18,8 @@ import { ensureSigner, instanceKeySubject } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 
 /**
- * Timeout of Redis commands for checkpoints. It is longer than for key lookups, because no client request waits for it.
+ * Timeout of Redis commands that carry checkpoints and request counts to the registry. It is longer than for key
+ * lookups, because no client request waits for these commands.
  */
 const commandTimeoutMilliseconds = 5_000;
 
@@ -36,10 +37,11 @@ const replySchema = Type.Object({
 });
 
 /**
- * Opens the signer of access-log checkpoints (signed statements about the log). Creates the signing key if it is
- * missing. Null if checkpoints are not configured.
- * @param channel carries checkpoints to a registry in this process, which replies with receipts. Null: they go to the
- *   registry over Redis. Without `accessLog.checkpoints.witness`, no checkpoints go to the registry.
+ * Opens the signer of access-log checkpoints, which are signed statements about the log. Creates the signing key if it
+ * is missing. Returns null if checkpoints are not configured. Checkpoints go to the registry only if
+ * `accessLog.checkpoints.witness` is set.
+ * @param channel carries checkpoints to a registry in this process, which replies with receipts; null: checkpoints go
+ *   to the registry over Redis
  * @throws OperatorError
  */
 export async function openCheckpoints(
@@ -79,7 +81,7 @@ async function openReceipts(
   const { destination } = config.accessLog;
   const channel = given ?? (await openChannel(config, checkpointStream));
   return {
-    key: witness.publicKey === null ? null : witnessKeyIn(witness.publicKey),
+    key: witnessKeyOf(witness),
     registerMilliseconds: witness.registerSeconds * 1000,
     isRequired: witness.required,
     besideFile: file ?? (destination === 'stdout' ? null : destination),
@@ -98,6 +100,9 @@ async function openReceipts(
       if (problem === null) log.info('the registry signs receipts for access-log checkpoints again');
       else log.error({ problem }, 'cannot get valid receipts for access-log checkpoints from the registry; retrying');
     },
+    onLoss: (problem) => {
+      log.error({ problem }, 'the registry lost checkpoints of access logs; its receipts are still accepted');
+    },
   };
 }
 
@@ -110,9 +115,12 @@ export async function openChannel(
   return new RedisChannel(address, redis.prefix, await readRecordSeals(keys.recordSecretFile), stream);
 }
 
-function witnessKeyIn(text: string): NoteKey {
+/** Parses the configured public key for receipts; null without one. @throws OperatorError */
+export function witnessKeyOf(witness: Checkpoints['witness']): NoteKey | null {
+  const { publicKey = null } = witness ?? {};
+  if (publicKey === null) return null;
   try {
-    const key = parseKey(text);
+    const key = parseKey(publicKey);
     if (key.purpose === 'receipt') return key;
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

@@ -14,13 +14,14 @@ import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import type { RecordProblem } from '../../gateway/records.js';
 import type { UsagePort } from '../../edge/observe/usage-sender.js';
 import type { GatewayPorts } from '../../edge/start-gateway.js';
-import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.js';
+import { ChainedLog } from '../../telemetry/chained-log.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
+import type { ChainedLogOptions } from '../../telemetry/line-writer/log-options.js';
 import { NotARegularFile, requireLogFile } from '../../telemetry/log-file.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { version } from '../version.js';
 import { openChannel, openCheckpoints } from './checkpoints.js';
-import { openIdentity } from './identity.js';
+import { openIdentity, openPublishedKeys } from './identity.js';
 import { readLogSecret, readPepper } from './secrets.js';
 import { openRedisRecords, openSharedRate } from './redis-parts.js';
 import { RedisSelfCheck } from './redis-self-check.js';
@@ -29,7 +30,7 @@ import { readPublicApi } from '../openapi/public-api.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
-/** Resources that the caller has already opened, and whether this process fetches the Tor exit list. */
+/** Resources that the command `dev` has already opened, and whether this process fetches the Tor exit list. */
 interface GivenPorts {
   readonly records?: Records;
   /** Channel for checkpoints to a registry in this process; null or absent if there is no such registry. */
@@ -70,6 +71,7 @@ export async function openPorts(
       sharedRate: opened(await openSharedRate(config, log)),
       pepper: await readPepper(config.keys.pepperFile),
       identity: await openIdentity(config),
+      publishedKeys: await openPublishedKeys(config),
       publicApi: readPublicApi(config),
       clock: systemClock,
       traces: await openTraces(config, log),
@@ -79,20 +81,21 @@ export async function openPorts(
       ...reports(log),
     };
     // Send the first checkpoint of this process to the registry before the first request. If the registry did not know
-    // the process, an attacker could remove all of its log lines unnoticed.
+    // the process, an attacker could remove all log lines of the process unnoticed.
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Close what is already open, because open connections would keep the process alive. It would serve no requests,
-    // but still confirm changes of records to the registry.
+    // Close what is already open, because open connections would keep the process alive. The process would serve no
+    // requests, but still confirm changes of records to the registry.
     for (const close of closers.toReversed()) await close();
     throw error;
   }
 }
 
 /**
- * Returns the channel that carries request counts to the registry: the given one, or one over Redis. Null if
- * `usage.enabled` is false, or if the channel over Redis lacks its requirements: records in Redis and a record secret.
+ * Returns the channel that carries request counts to the registry: `given`, or a channel over Redis if `given` is null.
+ * The channel over Redis requires records in Redis and a record secret. Returns null if `usage.enabled` is false, or if
+ * neither channel is available.
  */
 async function openUsage(
   config: Config,
@@ -107,7 +110,7 @@ async function openUsage(
     channel,
     instance: `${hostname()}:${process.pid}`,
     onUsageProblem: (problem) => {
-      if (problem === null) log.info('the registry stores the request counts again');
+      if (problem === null) log.info('the registry has resumed storing the request counts of this gateway');
       else log.warn({ problem }, 'the registry does not store request counts of this gateway');
     },
     close: () => channel.close(),
@@ -179,7 +182,7 @@ function openAccessLog(
       onReopenFailure: (error) => {
         log.error(
           { err: error, destination },
-          'the access log was moved but cannot be reopened; lines still go to the moved file',
+          'the access log was moved or removed, and cannot be reopened; lines still go to the former file',
         );
       },
       onReopened: () => {
@@ -197,7 +200,9 @@ function openAccessLog(
       },
     });
     if (proof.secret === null && proof.checkpoints === null)
-      log.warn('accessLog.secretFile is not set: anyone who changes the access log can also rebuild its hash chain');
+      log.warn(
+        'accessLog.secretFile is not set: anyone who can change the access log can also rebuild its hash chain, so that "audit verify" does not detect the change',
+      );
     // A log rotation tool moves the file, and then sends SIGUSR2 to have the log reopened.
     process.on('SIGUSR2', () => {
       opened.reopen();
@@ -240,8 +245,9 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
 }
 
 /**
- * Opens the Tor exit list and loads its stored snapshot. Does not wait for a slow fetch, but the gateway is not ready
- * until a list is loaded. Returns an empty list if Tor exits are not rejected or no source is configured.
+ * Opens the Tor exit list, and loads what is already stored in the snapshot file, in list files and in Redis. Does not
+ * wait for a slow fetch, but the gateway is not ready until a list is loaded. Returns an empty list if Tor exits are
+ * not rejected or no source is configured.
  * @param upkeep `fetched`: this process fetches updates; `followed`: it reads the updates that another process fetches;
  *   `none`: no updates
  */

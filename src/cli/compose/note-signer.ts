@@ -1,4 +1,5 @@
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { link, mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { OperatorError } from '../../config/operator-error.js';
@@ -7,7 +8,7 @@ import { InvalidNote, NoteSigner } from '../../evidence/signed-note.js';
 
 const maxPemBytes = 4_096;
 
-/** Subject of error messages about the key with which a gateway instance signs. */
+/** How error messages name the key with which a gateway instance signs. */
 export const instanceKeySubject = 'The instance key';
 
 /** Name and key file of a signer of notes, which are signed texts such as checkpoints. */
@@ -18,7 +19,7 @@ export interface SignerOptions {
 
 /**
  * Reads a private key that signs notes, such as checkpoints.
- * @param what subject of error messages
+ * @param what how error messages name the key
  * @throws OperatorError
  */
 export async function readSigner({ name, keyFile }: SignerOptions, what: string): Promise<NoteSigner> {
@@ -53,12 +54,14 @@ export async function ensureSigner(
 }
 
 /**
- * Creates a key file if it is missing. Several processes can start at the same time. So each writes a temporary file
- * and hard-links it to the final name, which succeeds for only one of them.
+ * Creates a key file if it is missing. Several processes can start at the same time, but only one may create the key.
+ * So each process writes a temporary file and hard-links it to the final name. Only the first link succeeds.
  * @returns whether this process created the key
  * @throws OperatorError if the file cannot be created
  */
 async function makeKey(keyFile: string, what: string): Promise<boolean> {
+  // Write nothing if the key exists: on a full disk a part could not start although its key is readable.
+  if (existsSync(keyFile)) return false;
   const unfinished = `${keyFile}.${randomUUID()}`;
   try {
     await mkdir(path.dirname(keyFile), { recursive: true, mode: 0o700 });
@@ -68,7 +71,8 @@ async function makeKey(keyFile: string, what: string): Promise<boolean> {
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // A read-only directory may already contain the key. If it does not, the caller fails when it reads the key.
+    // EEXIST: another process has created the key. EROFS, EACCES: the directory is not writable, or its files are not
+    // visible. `readSigner` throws next if the key cannot be read.
     if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
     throw new OperatorError(`${what} ${keyFile} cannot be created: ${fileProblemOf(error)}.`, { cause: error });
   } finally {

@@ -49,8 +49,8 @@ function serverOf(text: string): { host: string; port: number } {
 }
 
 /**
- * Returns callbacks that log the start and the end of a Redis outage. Each is called once per outage, even if many
- * attempts fail in between.
+ * Returns callbacks that log the start and the end of a Redis outage. Each callback is called once per outage, even
+ * if many attempts fail during the outage.
  */
 export function redisOutageLog(log: Logger): OutageEvents {
   return {

@@ -42,7 +42,7 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'the registry has not confirmed this gateway or its Redis server yet');
+      log.warn({ reason: notice }, 'the gateway runs without a confirmation of the registry; see the reason');
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
@@ -52,30 +52,29 @@ export async function openRedisRecords(
 }
 
 /**
- * Returns callbacks that warn if not all records can be preloaded into the cache. During a Redis outage, keys that are
- * not cached are rejected.
+ * Returns callbacks that warn if not all records can be preloaded into the cache. Keys that are not cached would be
+ * rejected during a Redis outage.
  */
 function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   return {
     onFull: (seen) => {
       log.warn(
         { maxEntries, keys: seen },
-        'not all records fit into keyStore.cache.maxEntries: during a Redis outage, keys that are not cached are ' +
-          'rejected',
+        'not all records fit into keyStore.cache.maxEntries: during a Redis outage, requests with keys that are not cached get 503',
       );
     },
     onRefused: ({ message }) => {
       log.warn(
         { reason: message },
-        'the Redis user lacks a permission to preload records: during a Redis outage, keys that are not cached are ' +
-          'rejected',
+        'the Redis user lacks a permission to preload records: during a Redis outage, requests with keys that are not cached get 503',
       );
     },
   };
 }
 
 /**
- * Maximum time that a request waits for the shared rate limit; a lower `commandTimeoutMilliseconds` takes precedence.
+ * Maximum time that a request waits for Redis to reply about the shared rate limit. A lower
+ * `commandTimeoutMilliseconds` takes precedence.
  */
 const longestWaitMilliseconds = 50;
 

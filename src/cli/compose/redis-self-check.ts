@@ -4,7 +4,10 @@ import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf, redisOutageLog } from './redis-address.js';
 
-/** Interval between checks while there are findings (problems), so that a corrected problem soon disappears. */
+/**
+ * Interval between checks while there are findings (problems). Without further checks, a corrected problem would stay
+ * listed.
+ */
 const againMilliseconds = 15_000;
 
 /**
@@ -42,13 +45,13 @@ export class RedisSelfCheck {
     return new RedisSelfCheck(await inspectionOf(config, part), log);
   }
 
-  /** The current findings, each with the name of its option. */
+  /** Returns the current findings as texts, each in the form `option: message`. */
   readonly warnings = (): string[] => this.#findings.map(textOf);
 
-  /** Message of the first finding that is an error; null if there is no such finding. */
+  /** Returns the message of the first finding that is an error; null if there is no such finding. */
   readonly problem = (): string | null => this.#findings.find(({ severity }) => severity === 'error')?.message ?? null;
 
-  /** Logs the start and the end of an outage, and inspects Redis each time, to find the reason. */
+  /** Returns callbacks that log the start and the end of an outage. Both also inspect Redis, to find the reason. */
   outageEvents(): OutageEvents {
     const outageLog = redisOutageLog(this.#log);
     return {

@@ -33,8 +33,8 @@ export async function readLogSecret(file: string | null): Promise<LogSecret> {
 }
 
 /**
- * Reads the key that signs services tokens (with which administrators use the operators' API). Null without
- * `registry.servicesToken`.
+ * Reads the key that signs services tokens. Administrators use the operators' API with these tokens. Returns null
+ * without `registry.servicesToken`.
  * @throws OperatorError
  */
 export async function openServicesTokenKey(

@@ -36,6 +36,7 @@ export async function startConfiguredServices(
       mayCreate,
       build,
       assertions: await openAssertionVerifier(config),
+      headerBytes: config.limits.headerBytes,
       hosts: new Set(Object.values(config.upstreams).map(({ url }) => new URL(url).hostname)),
       clock: systemClock,
       timers: systemTimers,
@@ -48,7 +49,7 @@ export async function startConfiguredServices(
 
 /**
  * Returns the listener options of the operators' API. Null if neither a shared token nor a key of the registry is
- * configured, because no request could be authenticated.
+ * configured, because no request could then be authenticated.
  * @throws OperatorError for an invalid token, key or certificate
  */
 export async function operatorsListener(
@@ -76,8 +77,9 @@ const trailPeer: Peer = {
 };
 
 /**
- * Opens the client that reports changes by operators to the registry. Sends no request, so that the services can start
- * while the registry is unavailable. Reads the token file before each request, so that the token can be replaced.
+ * Opens the client that reports changes by operators to the registry. Sends no request yet, so that the services can
+ * start while the registry is unavailable. The client reads the token file again before each report, so that the token
+ * can be replaced.
  * @throws OperatorError for an invalid token or CA file
  */
 async function openTrail(at: NonNullable<Config['services']['operators']['trail']>): Promise<Trail> {
@@ -101,8 +103,8 @@ const fetchTimeoutMilliseconds = 5_000;
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
- * Opens the verifier of assertions (JWTs with which the gateway names the merchant) for the backing services. Null if
- * no key and no `identity.publicKeysUrl` is configured.
+ * Opens the verifier with which the backing services check assertions. An assertion is a JWT in which the gateway names
+ * the merchant. Returns null if neither a signing key nor `identity.publicKeysUrl` is configured.
  * @throws OperatorError
  */
 export async function openAssertionVerifier(config: Config): Promise<AssertionVerifier | null> {
@@ -113,9 +115,10 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // A gateway of the previous release writes this one audience into the assertions for every service, so each service
-  // must accept it. If an upstream has the same name, current gateways also write this audience into the assertions for
-  // that upstream. Every service would then accept them, so reject the old audience.
+  // A gateway of the previous release writes the audience `former` into all assertions, so each service must accept
+  // this audience. But a current gateway writes the name of an upstream into all assertions for that upstream. If
+  // `former` equals the name of an upstream, all other services would also accept these assertions. So do not accept
+  // `former` then.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {
@@ -123,6 +126,6 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return createAssertionVerifier({ keys, ...known });
   }
   if (signingKeyFile === null) return null;
-  const keys = createLocalJWKSet(await readPublicKeys({ signingKeyFile, publishedKeyFiles }));
+  const keys = createLocalJWKSet(await readPublicKeys([signingKeyFile, ...publishedKeyFiles]));
   return createAssertionVerifier({ keys, ...known });
 }

@@ -62,14 +62,14 @@ export async function openTorExits(
   });
 }
 
-/** Returns a view of a snapshot that another process writes. Its `write` does nothing. */
+/** Returns a view of a snapshot that another process writes. The `write` of the view does nothing. */
 function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'write'> {
   return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
 }
 
 /**
- * Returns the lists shared in Redis for a process that never fetches. A process may fetch only after a successful
- * `claim`. Here `claim` always fails, so this process only reads what others have fetched.
+ * Returns read-only access to the lists that gateways share in Redis. A process may fetch only after a successful
+ * `claim`. Here `claim` always fails, so this process only reads what other processes have fetched.
  */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {

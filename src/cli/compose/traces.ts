@@ -14,12 +14,12 @@ const maxPemBytes = 1024 * 1024;
  * @throws OperatorError
  */
 export async function openTraces({ traces, environment }: Config, log: Logger): Promise<TraceExport | null> {
-  const { endpoint, tokenFile, caFile, sampleOneIn } = traces;
+  const { endpoint, sampleOneIn } = traces;
   if (endpoint === null) return null;
   return new OtlpTraces({
     endpoint,
-    token: tokenFile === null ? null : await readToken(tokenFile, 'The token for traces'),
-    ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate for traces', maxPemBytes),
+    token: await readTraceToken(traces),
+    ca: await readTraceCa(traces),
     sampleOneIn,
     resource: {
       'service.name': 'merchant-gateway',
@@ -34,4 +34,14 @@ export async function openTraces({ traces, environment }: Config, log: Logger): 
       else log.warn({ problem }, 'trace export failed; spans are dropped');
     },
   });
+}
+
+/** Reads the token for the endpoint of traces; null without one. @throws OperatorError */
+export async function readTraceToken({ tokenFile }: Config['traces']): Promise<string | null> {
+  return tokenFile === null ? null : readToken(tokenFile, 'The token for traces');
+}
+
+/** Reads the CA certificate of the endpoint of traces, in PEM; null without one. @throws OperatorError */
+export async function readTraceCa({ caFile }: Config['traces']): Promise<Buffer | null> {
+  return caFile === null ? null : readOperatorFile(caFile, 'The CA certificate for traces', maxPemBytes);
 }

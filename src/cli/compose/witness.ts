@@ -8,13 +8,16 @@ import { readRecordSeals } from './secrets.js';
 import { ensureSigner, readSigner, type SignerOptions } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 
-/** Minimum interval between log lines about rejected messages. Without it, an attacker could flood the log. */
+/**
+ * Minimum interval between log lines about rejected messages, and between log lines about failed messages. Otherwise,
+ * an attacker could flood the log.
+ */
 const betweenReportsMilliseconds = 60_000;
 const commandTimeoutMilliseconds = 5_000;
 const what = 'The key of receipts';
 
 /**
- * Opens the signer of receipts (statements that the registry saw a checkpoint). Creates its key if that is missing.
+ * Opens the signer of receipts (statements that the registry saw a checkpoint). Creates the key file if it is missing.
  * Null if the configuration has no `registry.witness`.
  * @throws OperatorError
  */

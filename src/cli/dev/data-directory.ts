@@ -2,10 +2,19 @@ import { createPublicKey, generateKeyPairSync, randomBytes, X509Certificate } fr
 import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { DemoTokenFiles } from './demo-administrators.js';
 import { OperatorError } from '../../config/operator-error.js';
 
 const renewBeforeMilliseconds = 86_400_000;
+
+/** The files with the tokens of the demo administrators. */
+export interface DemoTokenFiles {
+  readonly owner: string;
+  readonly support: string;
+  readonly member: string;
+  readonly treasurer: string;
+  /** The file with the token with which the services send events to the registry. */
+  readonly services: string;
+}
 
 /** The directory for the files of `dev`: a directory of the user, or a temporary one that `close` removes. */
 export class DataDirectory {
@@ -60,6 +69,7 @@ export class DataDirectory {
     return this.file('private-key.pem');
   }
 
+  /** The file with the shared token of the admin API. */
   get adminTokenFile(): string {
     return this.file('admin-token');
   }
@@ -72,72 +82,52 @@ export class DataDirectory {
     };
   }
 
+  /** The file with the shared token of the operators' API. */
   get operatorsTokenFile(): string {
     return this.file('operators-token');
   }
 
+  /** The file with the key that signs assertions, which are JWTs that name the merchant to upstreams. */
   get signingKeyFile(): string {
     return this.file('signing-key.pem');
   }
 
-  /** The files of the key pair with which the registry signs services tokens (which the operators' API accepts). */
+  /**
+   * The files of the key pair for services tokens. The registry signs the tokens, and the operators' API accepts them.
+   */
   get servicesTokenKeyFiles(): { readonly privateKey: string; readonly publicKey: string } {
     return { privateKey: this.file('services-token-key.pem'), publicKey: this.file('services-token-key.pub') };
   }
 
+  /** The file with the secret that authenticates records in the store. */
   get recordSecretFile(): string {
     return this.file('record-secret');
   }
 
+  /** The file with the secret of the access log. */
   get logSecretFile(): string {
     return this.file('access-log-secret');
   }
 
-  /** Creates the certificate if it is missing, has expired, or expires within a day. */
-  async ensureCertificate(now: Date): Promise<void> {
-    if (await this.#hasCertificate(now)) return;
-    const { createSelfSigned } = await import('./self-signed.js'); // loaded lazily, because it is large
-    const { cert, key } = await createSelfSigned(now);
-    await this.#write(this.keyFile, key, { mode: 0o600 });
-    await this.#write(this.certFile, cert, {});
-  }
-
-  /** Creates the file with the administrators' token, if it is missing. */
-  async ensureAdminToken(): Promise<void> {
-    await this.#writeSecret(this.adminTokenFile);
-  }
-
-  /** Creates the file with the operators' token of the services, if it is missing. */
-  async ensureOperatorsToken(): Promise<void> {
-    await this.#writeSecret(this.operatorsTokenFile);
-  }
-
-  /** Creates the file with the secret that authenticates records in the store, if it is missing. */
-  async ensureRecordSecret(): Promise<void> {
-    await this.#writeSecret(this.recordSecretFile);
-  }
-
-  /** Creates the file with the secret of the access log, if it is missing. */
-  async ensureLogSecret(): Promise<void> {
-    await this.#writeSecret(this.logSecretFile);
-  }
-
   /**
-   * Creates the file with the key that signs assertions (JWTs that name the merchant) for upstreams, if it is missing.
+   * Creates the files that are missing: the certificate, the shared tokens, the secrets and the keys. Replaces a
+   * certificate that has expired or expires within a day. Always writes the public key of services tokens.
+   * @throws OperatorError if a file cannot be written
    */
-  async ensureSigningKey(): Promise<void> {
-    await this.#writeKey(this.signingKeyFile);
-  }
-
-  /** Creates the file with the key that signs services tokens, if it is missing, and the file with its public key. */
-  async ensureServicesTokenKey(): Promise<void> {
+  async ensureFiles(now: Date): Promise<void> {
+    await this.#ensureCertificate(now);
+    for (const file of [this.adminTokenFile, this.operatorsTokenFile, this.logSecretFile, this.recordSecretFile])
+      await writeNewFile(file, `${randomBytes(32).toString('hex')}\n`);
     const { privateKey, publicKey } = this.servicesTokenKeyFiles;
-    await this.#writeKey(privateKey);
+    for (const file of [this.signingKeyFile, privateKey]) {
+      const created = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' });
+      await writeNewFile(file, created.toString());
+    }
     const pem = createPublicKey(await readFile(privateKey)).export({ type: 'spki', format: 'pem' });
     await this.#write(publicKey, pem.toString(), {});
   }
 
-  /** Runs `act`. If `act` throws, first closes the directory, so that a temporary one is removed. */
+  /** Runs `act`. If `act` throws, calls `close` and rethrows the error. */
   async orClose<Result>(act: () => Result): Promise<Result> {
     try {
       return act();
@@ -154,29 +144,24 @@ export class DataDirectory {
 
   async #keepStoreId(): Promise<void> {
     const file = this.file('store-id');
-    await this.#write(file, `${this.#storeId}\n`, { flag: 'wx' });
+    await writeNewFile(file, `${this.#storeId}\n`);
     this.#storeId = (await readFile(file, 'utf8')).trim();
     if (!/^[0-9a-f]{16}$/.test(this.#storeId)) throw new OperatorError(`The file ${file} is damaged. Delete it.`);
   }
 
-  async #writeKey(file: string): Promise<void> {
-    const { privateKey } = generateKeyPairSync('ed25519');
-    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
-    await this.#write(file, pem.toString(), { mode: 0o600, flag: 'wx' });
+  async #ensureCertificate(now: Date): Promise<void> {
+    if (await this.#hasCertificate(now)) return;
+    const { createSelfSigned } = await import('./self-signed.js'); // loaded lazily, because it is large
+    const { cert, key } = await createSelfSigned(now);
+    await this.#write(this.keyFile, key, { mode: 0o600 });
+    await this.#write(this.certFile, cert, {});
   }
 
-  async #writeSecret(file: string): Promise<void> {
-    await this.#write(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flag: 'wx' });
-  }
-
-  /** Writes a file. With the flag `wx`, an existing file is not overwritten. */
-  async #write(file: string, text: string, options: { mode?: number; flag?: string }): Promise<void> {
+  async #write(file: string, text: string, options: { mode?: number }): Promise<void> {
     try {
       await writeFile(file, text, options);
     } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
-      if (code === 'EEXIST') return;
-      throw new OperatorError(`The file ${file} cannot be written: ${code}.`, { cause: error });
+      throw cannotWrite(file, error);
     }
   }
 
@@ -189,4 +174,24 @@ export class DataDirectory {
       return false;
     }
   }
+}
+
+/**
+ * Creates a file that only this user can read. An existing file stays unchanged, without an error. If the file cannot
+ * be written, for example on a full disk, deletes it: the next start would take an incomplete file for a whole secret.
+ * @throws OperatorError
+ */
+export async function writeNewFile(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
+    await rm(file, { force: true }).catch(() => undefined);
+    throw cannotWrite(file, error);
+  }
+}
+
+function cannotWrite(file: string, error: unknown): OperatorError {
+  const { code = 'unknown reason' } = error as NodeJS.ErrnoException;
+  return new OperatorError(`The file ${file} cannot be written: ${code}.`, { cause: error });
 }

@@ -1,23 +1,13 @@
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { type Administrator, administratorSchema, createdTokenSchema } from '../../registry/administrators/schema.js';
 import Type from '../../typebox/typebox.js';
 import type { AdminClient } from '../admin/admin-client.js';
-
-/** The files with the tokens of the demo administrators. */
-export interface DemoTokenFiles {
-  readonly owner: string;
-  readonly support: string;
-  readonly member: string;
-  readonly treasurer: string;
-  /** The token with which the services send events to the registry. */
-  readonly services: string;
-}
+import { type DemoTokenFiles, writeNewFile } from './data-directory.js';
 
 /**
- * Creates the demo administrators and their token files, if they are missing. Four show what their roles allow: owner,
- * support, treasurer, and admin of the demo merchant. The fifth is a machine: with its token, the services send events
- * to the registry.
+ * Creates the demo administrators and their token files, if they are missing. Four administrators show what their roles
+ * allow: owner, support, treasurer, and admin of the demo merchant. The fifth administrator is a machine. The services
+ * use its token to send events to the registry.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,
@@ -48,5 +38,5 @@ async function create(admin: AdminClient, body: object): Promise<Administrator> 
 async function createToken(admin: AdminClient, administratorId: string, file: string): Promise<void> {
   const body = { name: 'dev', administratorId };
   const { data } = await admin.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
-  await writeFile(file, `${data.token}\n`, { mode: 0o600 });
+  await writeNewFile(file, `${data.token}\n`);
 }

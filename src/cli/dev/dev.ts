@@ -81,26 +81,21 @@ async function dev(
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
-    await directory.ensureCertificate(now);
-    await directory.ensureAdminToken();
-    await directory.ensureOperatorsToken();
-    await directory.ensureSigningKey();
-    await directory.ensureServicesTokenKey();
-    await directory.ensureLogSecret();
-    await directory.ensureRecordSecret();
+    await directory.ensureFiles(now);
     let merchantApi: MerchantApi = { liveUrl: null, testUrl: null, caFile: null };
     let operatorsUrl: string | null = null;
     const embedded = await startEmbeddedRegistry(config, log, {
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
       merchantApi: () => merchantApi,
       operatorsUrl: () => operatorsUrl,
+      closeLater,
     });
-    closeLater(() => embedded.close());
     const registryUrl = reachable(embedded.registry.url);
     const token = await readToken(config.registry.tokenFile, 'registry.tokenFile');
     const { certFile: registryCertFile } = config.registry.listen;
     const trust = registryCertFile === null ? null : await trustCertificate(registryCertFile);
-    const admin = new AdminClient({ address: new URL(registryUrl), token, trust });
+    // With `registry.reasonFor`, the registry rejects requests without a reason.
+    const admin = new AdminClient({ address: new URL(registryUrl), token, trust, reason: 'demo' });
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
     await ensureDemoAdministrators(admin, merchantId, directory.demoTokenFiles);
@@ -214,7 +209,7 @@ function presetsFor(
   };
 }
 
-/** Creates a link that signs the owner of the demo in to the console. */
+/** Creates a link to the console. The link signs the user in as the demo owner. */
 async function demoLink(admin: AdminClient): Promise<string> {
   const body = { administrator: 'demo-owner' };
   const { data } = await admin.ask({ method: 'POST', path: ['console-links'], body, expects: linkSchema });
@@ -222,7 +217,7 @@ async function demoLink(admin: AdminClient): Promise<string> {
 }
 
 /**
- * Pins the instance key (which signs access-log checkpoints), so that the registry accepts it without confirmation by
+ * Pins the instance key, which signs access-log checkpoints. The registry then accepts the key without confirmation by
  * an administrator. That is safe, because gateway and registry are one process.
  */
 async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {
@@ -253,9 +248,9 @@ async function untilAvailable(records: Records, { keyStore: { kind, redis } }: C
 }
 
 /**
- * Waits until the gateway finds the demo key.
- * @throws OperatorError if this takes too long: the records may belong to another registry, and each request would get
- *   401
+ * Waits until the gateway finds the demo key. If the gateway reads the records of another registry, it never finds the
+ * key, and each request would get 401.
+ * @throws OperatorError if this takes too long
  */
 async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {

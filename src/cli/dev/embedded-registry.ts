@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MemoryChannel } from '../../adapters/memory/memory-channel.js';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
@@ -14,11 +13,12 @@ import type { Logger } from '../../telemetry/logger.js';
 import { trustCertificate } from '../../tls/client-trust.js';
 import { openRecords } from '../compose/gateway-ports.js';
 import { openOperatorsApi, operatorsApiAt } from '../compose/operators-api.js';
-import { openServicesTokenKey, readPepper, readRecordSeals } from '../compose/secrets.js';
+import { readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
-import { systemClock, systemTimers } from '../compose/system-clock.js';
+import { systemClock } from '../compose/system-clock.js';
 import { openUnusual } from '../compose/unusual.js';
 import { openWitness } from '../compose/witness.js';
+import { registryOptionsOf } from '../registry.js';
 import { version } from '../version.js';
 
 /** A registry in the same process as the gateway. */
@@ -29,103 +29,76 @@ export interface EmbeddedRegistry {
   readonly channel: RegistryChannel;
   /** The channel that carries request counts from the gateway to the registry. */
   readonly usageChannel: RegistryChannel;
-  close(): Promise<void>;
 }
 
 /** Options that the command `dev` passes to its registry. */
 interface EmbeddedOptions {
-  /** Prefix in Redis whose records `close` removes; null: `close` removes nothing. */
+  /**
+   * Prefix of temporary Redis keys. If the configuration uses this prefix, the end of the process and a failed start
+   * delete all keys with the prefix. Null: nothing is deleted.
+   */
   readonly temporaryPrefix: string | null;
   /** Returns the URL of the operators' API, which the services provide; null until the services have started. */
   readonly operatorsUrl: () => string | null;
   /** Returns the address at which merchants reach the gateway. */
   readonly merchantApi: () => MerchantApi;
+  /**
+   * Adds a function that runs at the end and after a failed start, before the functions that were added earlier. Throws
+   * if the process is stopping.
+   */
+  readonly closeLater: (close: () => Promise<void>) => void;
 }
 
 /**
- * Starts a registry that writes to Redis. With `keyStore.kind: memory`, it writes to records in memory that the gateway
- * shares.
+ * Starts a registry. It writes its records to Redis or, with `keyStore.kind: memory`, to a store in memory from which
+ * the gateway reads. `closeLater` closes the registry and the records, also if the gateway has closed the records
+ * already.
  */
 export async function startEmbeddedRegistry(
   config: Config,
   log: Logger,
-  { temporaryPrefix, merchantApi, operatorsUrl }: EmbeddedOptions,
+  { temporaryPrefix, merchantApi, operatorsUrl, closeLater }: EmbeddedOptions,
 ): Promise<EmbeddedRegistry> {
-  const { store, records, close } = await openBothSides(config, log);
-  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
-    config.registry;
   const [channel, usageChannel] = [new MemoryChannel(), new MemoryChannel()];
-  const unusualUse = await openUnusual(config);
   const { certFile } = config.services.operators.listen;
+  const options = await registryOptionsOf(config, log);
+  const { store, records } = await openBothSides(config, log, temporaryPrefix, closeLater);
+  const unusualUse = await openUnusual(config);
+  closeLater(async () => unusualUse?.close());
   const operatorsApi =
     (await openOperatorsApi(config)) ??
     (await operatorsApiAt(operatorsUrl, certFile === null ? null : await trustCertificate(certFile)));
-  try {
-    const registry = await startRegistry({
-      ...listen,
-      ...{
-        behindProxy,
-        hosts,
-        databaseUrl: database.url,
-        tokenFile,
-        bootstrap,
-        reasonFor: new Set(reasonFor),
-        approvals,
-      },
-      ...{ store, clock: systemClock, timers: systemTimers },
-      ...{
-        eventsDays: retention.eventsDays,
-        inbox: channel,
-        usageInbox: usageChannel,
-        witness: await openWitness(config, log),
-      },
-      usage: config.registry.usage,
-      servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
-      operatorsApi,
-      unusual: unusualUse?.unusual ?? null,
-      console: config.registry.console && { ...config.registry.console, merchantApi },
-      random: randomBytes,
-      pepper: await readPepper(config.keys.pepperFile),
-      resources: new Set(config.routes.map(({ resource }) => resource)),
-      maxStaleSeconds: config.keyStore.cache.maxStaleSeconds,
-      logger: log,
-    });
-    return {
-      registry,
-      records,
-      channel,
-      usageChannel,
-      close: async () => {
-        await registry.close();
-        await unusualUse?.close();
-        await operatorsApi.close();
-        await close();
-        if (config.keyStore.kind === 'redis' && config.keyStore.redis.prefix === temporaryPrefix) {
-          await removeRecords(config.keyStore.redis, log);
-        }
-      },
-    };
-  } catch (error) {
-    await unusualUse?.close();
-    await operatorsApi.close();
-    await close();
-    await records.close();
-    throw error;
-  }
+  closeLater(() => operatorsApi.close());
+  const registry = await startRegistry({
+    ...options,
+    store,
+    inbox: channel,
+    usageInbox: usageChannel,
+    witness: await openWitness(config, log),
+    operatorsApi,
+    unusual: unusualUse?.unusual ?? null,
+    console: config.registry.console && { ...config.registry.console, merchantApi },
+  });
+  closeLater(() => registry.close());
+  return { registry, records, channel, usageChannel };
 }
 
-/**
- * Opens the store to which the registry writes and the records that the gateway reads. `close` closes only the store.
- */
+/** Opens `store`, which the registry writes, and `records`, which the gateway reads. */
 async function openBothSides(
   config: Config,
   log: Logger,
-): Promise<{ store: RecordsStore; records: Records; close: () => Promise<void> }> {
+  temporaryPrefix: string | null,
+  closeLater: EmbeddedOptions['closeLater'],
+): Promise<{ store: RecordsStore; records: Records }> {
   if (config.keyStore.kind === 'redis') {
     const { redis } = config.keyStore;
+    if (redis.prefix === temporaryPrefix) closeLater(() => removeRecords(redis, log));
     const seals = await readRecordSeals(config.keys.recordSecretFile);
     const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log), seals);
-    return { store, records: await openRecords(config, log), close: () => store.close() };
+    closeLater(() => store.close());
+    const records = await openRecords(config, log);
+    closeLater(() => records.close());
+    return { store, records };
   }
   const memory = new MemoryRecords({}, undefined, {
     instanceId: 'dev',
@@ -134,7 +107,7 @@ async function openBothSides(
     version,
     startedAt: new Date(systemClock.now()).toISOString(),
   });
-  return { store: memory, records: memory, close: () => Promise.resolve() };
+  return { store: memory, records: memory };
 }
 
 async function removeRecords(redis: Config['keyStore']['redis'], log: Logger): Promise<void> {

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { DemoTokenFiles } from './demo-administrators.js';
+import type { DemoTokenFiles } from './data-directory.js';
 
 /** The values that the welcome text shows. */
 export interface Welcome {
@@ -11,10 +11,10 @@ export interface Welcome {
   /** The address of the operators' API; null if the configuration turns this API off. */
   readonly operatorsUrl: string | null;
   readonly operatorsTokenFile: string;
-  /** Whether the demo treasurer can use the operators' API, because it accepts tokens that the registry signs. */
+  /** True if the operators' API accepts tokens that the registry signs. The demo treasurer needs such a token. */
   readonly hasTreasurer: boolean;
   readonly environment: string;
-  /** A link that signs the owner in to the console once; null without a console. */
+  /** A link to the console that signs the user in as the demo owner and works once; null without a console. */
   readonly consoleLink: string | null;
   readonly registryUrl: string;
   /** File with the shared token, which authenticates as the owner `bootstrap`. */
@@ -90,8 +90,8 @@ ${operators.lines}${verifyLines(welcome)}
 }
 
 /**
- * Returns commands that verify the access log with only the public key of its checkpoints. Empty if there is no log
- * file or no checkpoint file.
+ * Returns commands that verify the access log. The commands need no secret, only the public key of the log's
+ * checkpoints. Returns an empty text if there is no log file or no checkpoint file.
  */
 function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
   if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
@@ -117,8 +117,8 @@ npx merchant-gateway console --registry ${registryUrl} --token-file ${quote(demo
 }
 
 /**
- * Returns the address of the operators' API, and the commands that add money to the demo merchant's wallet and list its
- * entries. Both are empty if this API is off.
+ * Returns the address of the operators' API, and two commands for the demo merchant's wallet: one adds money, the other
+ * lists the wallet's entries. The address and the commands are empty if the operators' API is off.
  */
 function operatorsText(welcome: Welcome) {
   const { operatorsUrl, operatorsTokenFile, registryUrl, demoTokenFiles, walletId, environment, hasTreasurer } =

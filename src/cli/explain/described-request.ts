@@ -6,12 +6,12 @@ import type { KeySought } from './stored-record.js';
 
 /** The request described on the command line. Its missing parts come from a log line or are defaults. */
 export interface Description {
-  readonly method?: string;
-  readonly path?: string;
-  readonly header?: readonly (readonly [name: string, value: string])[];
-  readonly address?: IpAddress;
-  readonly plain?: true;
-  readonly at?: number;
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly header: readonly (readonly [name: string, value: string])[];
+  readonly address: IpAddress | undefined;
+  readonly plain: true | undefined;
+  readonly at: number | undefined;
 }
 
 /** Host header of a request if the user gives none. RFC 6761 reserves `.invalid`, so no allowlist contains it. */
@@ -28,7 +28,7 @@ export function describedRequest(description: Description, entry: AccessEntry | 
   const path = description.path ?? entry?.url?.path ?? (entry === null ? undefined : '/');
   if (path === undefined) throw new WrongUsage('give the path with --path');
   const remote = description.address ?? addressIn(entry);
-  const headers = [...(description.header ?? [])];
+  const headers = [...description.header];
   const has = (name: string): boolean => headers.some(([given]) => given.toLowerCase() === name);
   const tls = plain === undefined && (entry === null || entry.tls !== undefined);
   if (entry !== null && description.address === undefined) {

@@ -25,7 +25,8 @@ const pathForm = /^\/[!-~]*$/;
 
 /**
  * Parses the options that describe a request. Errors do not repeat values that could be API keys.
- * @returns the description, and the key: null if no key is given, `stdin` if standard input contains the key
+ * @returns the description, and how the API key is given; `key` is null if no key is given, and `stdin` if standard
+ *   input contains the key
  * @throws WrongUsage
  */
 export function descriptionIn(options: DescriptionOptions): {
@@ -44,14 +45,7 @@ export function descriptionIn(options: DescriptionOptions): {
   const moment = at === undefined ? undefined : parseTime(at);
   if (moment === null) throw new WrongUsage('--at must be a time such as 2026-11-20T10:00:00Z');
   return {
-    description: {
-      ...(method === undefined ? {} : { method }),
-      ...(path === undefined ? {} : { path }),
-      ...(parsed === undefined ? {} : { address: parsed }),
-      ...(plain === undefined ? {} : { plain }),
-      ...(moment === undefined ? {} : { at: moment }),
-      header: header.map(headerIn),
-    },
+    description: { method, path, header: header.map(headerIn), address: parsed, plain, at: moment },
     key: keyIn(options),
   };
 }

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { Command } from 'commander';
 import { type AccessEntry, parseAccessEntry } from '../../audit/access-entry.js';
+import { counted } from '../../audit/finding.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { loadConfig } from '../../config/load.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -16,7 +17,6 @@ import { printable, printableJson } from '../admin/printable.js';
 import { readKey } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
 import { openGeoIp, openLoadedTorExits } from '../compose/gateway-ports.js';
-import { systemClock } from '../compose/system-clock.js';
 import { describedRequest, keyOf } from './described-request.js';
 import { descriptionIn, type DescriptionOptions } from './description.js';
 import { explanationLines, explanationView } from './explanation-view.js';
@@ -57,14 +57,7 @@ export function explainCommand(io: CommandIo, input: Readable = process.stdin): 
     .option('--line <file>', 'file with the access-log line of a request to explain; - reads standard input')
     .option('--json', 'print only JSON')
     .addHelpText('after', exampleText);
-  return command.action(async (options: Options) => {
-    try {
-      await explain(options, io, input);
-    } catch (error) {
-      if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
-      throw error;
-    }
-  });
+  return command.action((options: Options) => explain(options, io, input));
 }
 
 async function explain(options: Options, io: CommandIo, input: Readable): Promise<void> {
@@ -76,7 +69,7 @@ async function explain(options: Options, io: CommandIo, input: Readable): Promis
   const sought: KeySought | null =
     named === 'stdin' ? { key: await readKey(input) } : (named ?? (entry === null ? null : keyOf(entry)));
   const request = describedRequest(description, entry);
-  const record = sought === null ? null : await findStoredRecord(config, sought);
+  const record = sought === null ? null : await findStoredRecord(config, sought, request.at);
   const apiKey = sought !== null && 'key' in sought ? sought.key : placeholder(config, record, entry);
   const headers = apiKey === null ? request.headers : [...request.headers, ['x-api-key', apiKey] as const];
   const explanation = await explainWith(config, { ...request, headers }, record);
@@ -110,7 +103,6 @@ async function explainWith(
       trustedProxies: compileIpRanges(config.trustedProxies),
       torExits,
       geoIp,
-      clock: systemClock,
       keyStore: record?.keyStore ?? emptyKeyStore,
       pepper: null, // not needed, because the record was already looked up
       routes: createRouteTable(config),
@@ -128,16 +120,20 @@ const emptyKeyStore = {
 };
 
 /**
- * Returns a placeholder for the API key, which is unknown; null if the request has no key. The placeholder suffices:
- * the rules check only the form and prefix of the key, and its record was already looked up.
+ * Returns a placeholder for the unknown API key; null if the request has no key. The placeholder suffices: the rules
+ * check only the form and prefix of a key, and the key's record was already looked up.
  */
 function placeholder({ environment }: Config, record: StoredRecord | null, entry: AccessEntry | null): string | null {
   const stored = record?.key?.environment;
   if (record !== null) return keyPrefixes[stored === 'live' || stored === 'test' ? stored : environment];
-  if (entry?.event.code === 'key_format') return 'of another form';
-  if (entry?.gateway.key?.fingerprint === undefined) return null;
-  if (entry.event.code === 'test_key_in_live') return keyPrefixes.test;
-  return keyPrefixes[entry.event.code === 'live_key_in_test' ? 'live' : environment];
+  if (entry === null) return null;
+  const { code } = entry.event;
+  if (code === 'key_format') return 'of another form';
+  if (code === 'test_key_in_live') return keyPrefixes.test;
+  if (code === 'live_key_in_test') return keyPrefixes.live;
+  // With any other code, only a fingerprint shows that the request had a key.
+  const hadKey = code === 'key_unknown' || entry.gateway.key?.fingerprint !== undefined;
+  return hadKey ? keyPrefixes[environment] : null;
 }
 
 async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
@@ -157,7 +153,7 @@ async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
   const count = entry.gateway.aggregate?.count;
   if (count !== undefined)
     throw new OperatorError(
-      `The line cannot be explained, because ${count} requests share it and it has no details of single requests.`,
+      `The line cannot be explained, because it stands for ${counted(count, 'request')} and has no details of single requests.`,
     );
   return entry;
 }

@@ -29,8 +29,8 @@ const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowe
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
-  // Configuration and records cannot explain temporary errors, such as outages, rate limits and upstream failures, or
-  // header problems. If the log line has such an error, show that error as the decision.
+  // Configuration and records cannot explain header problems and temporary errors, such as outages, rate limits and
+  // upstream failures. If the log line has such an error, show that error as the decision.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
@@ -85,8 +85,8 @@ function addressEntries(address: IpAddress): (readonly [string, string])[] {
 }
 
 /**
- * Returns the IPv4 address that is embedded in an IPv6 address; null if it embeds no address. The explanation shows it,
- * because the address rules check it too.
+ * Returns the IPv4 address that is embedded in an IPv6 address; null if none is embedded. The explanation shows the
+ * IPv4 address, because the address rules check it too.
  */
 function embeddedIn(address: IpAddress): string | null {
   return address.family === 6 ? (address.embedded?.text ?? null) : null;
@@ -147,18 +147,20 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
       ]),
       { wrap: ['FROM', ''] },
     ),
-    ...(rules.length === 0 ? [] : ['']),
     ...(rules.length === 0
       ? []
-      : tableLines(
-          ['RULE', 'RESULT', 'INPUT'],
-          rules.map((rule, index) => [
-            rule.code,
-            resultText(rule, decisive !== -1 && index > decisive),
-            sawText(rule.saw),
-          ]),
-          { wrap: ['INPUT'] },
-        )),
+      : [
+          '',
+          ...tableLines(
+            ['RULE', 'RESULT', 'INPUT'],
+            rules.map((rule, index) => [
+              rule.code,
+              resultText(rule, decisive !== -1 && index > decisive),
+              sawText(rule.saw),
+            ]),
+            { wrap: ['INPUT'] },
+          ),
+        ]),
     '',
     `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,
     ...(remedy === null ? [] : [`What to do: ${remedy}`]),

@@ -12,7 +12,10 @@ import { parseRecordText } from '../../gateway/records.js';
 import { readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf } from '../compose/redis-address.js';
 
-/** The key to explain, given by key id, by merchant id, or as the key on standard input. */
+/**
+ * The key to look up: its key id, the id of its merchant, or the key itself. For a merchant id, the best matching key
+ * of the merchant is looked up.
+ */
 export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };
 
 /** The stored records of a key and its merchant; null for a missing record. */
@@ -20,13 +23,14 @@ export interface StoredRecord {
   readonly key: Readonly<Record<string, unknown>> | null;
   readonly merchant: Readonly<Record<string, unknown>> | null;
   /**
-   * Whether the seals (HMACs) of the records are valid; if not, `problem` says why. Null if no record secret is
-   * configured, the records are in a file, or the key has no record.
+   * `proven` is true if the seals (HMACs) of the records are valid. Otherwise `problem` says why they are not. `seals`
+   * is null if no record secret is configured, the records are in a file, or the key has no record.
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * Why gateways reject a record as possibly outdated; null if they do not. They reject a record whose generation
-   * (unbroken history of changes) is earlier than the store's own generation in the record `meta`.
+   * A generation is an unbroken history of changes, and the record `meta` contains the store's own generation. Gateways
+   * reject a record of an earlier generation, because it may be outdated. `generationProblem` says why gateways reject
+   * a record; null if they reject none.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
@@ -41,8 +45,8 @@ interface Stored {
    */
   readonly sealProblem?: (names: readonly string[]) => string | null;
   /**
-   * Returns a problem if the record belongs to an earlier generation (unbroken history of changes) than `own`, the
-   * store's current one; otherwise null. Absent for records in a file: gateways check no generations there.
+   * Returns a problem if the record's generation is earlier than `own`, the store's current generation; otherwise null.
+   * Absent for records in a file, because gateways do not check the generation of these records.
    */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
   /** Reads a record by its name in the store, without the prefix; null if the record does not exist. */
@@ -51,12 +55,20 @@ interface Stored {
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
+/** Which key of a merchant fits best: one of this environment that is active at this time, in milliseconds since 1970. */
+interface Preferred {
+  readonly environment: string;
+  readonly at: number;
+}
+
 /**
  * Finds the records of a key in the store that the gateway uses.
+ * @param at time of the request, in milliseconds since 1970
  * @throws OperatorError if the store is unavailable, or has no key with the given key id or merchant id
  */
-export async function findStoredRecord(config: Config, sought: KeySought): Promise<StoredRecord> {
+export async function findStoredRecord(config: Config, sought: KeySought, at: number): Promise<StoredRecord> {
   const { keyStore, keys, environment } = config;
+  const preferred = { environment, at };
   const pepper = await readPepper(keys.pepperFile);
   if (keyStore.kind === 'memory') {
     const { recordsFile } = keyStore.memory;
@@ -64,12 +76,12 @@ export async function findStoredRecord(config: Config, sought: KeySought): Promi
       throw new OperatorError(
         'The records cannot be read: without keyStore.memory.recordsFile, they exist only in the memory of the gateway.',
       );
-    return recordIn(inFile(await readRecordsFile(recordsFile)), sought, environment, pepper);
+    return recordIn(inFile(await readRecordsFile(recordsFile)), sought, preferred, pepper);
   }
   const redis = new RedisStoredRecords(await redisAddressOf(keyStore.redis), keyStore.redis.prefix);
   try {
     const seals = await readRecordSeals(keys.recordSecretFile);
-    return await recordIn(inRedis(redis, keyStore.redis.prefix, seals), sought, environment, pepper);
+    return await recordIn(inRedis(redis, keyStore.redis.prefix, seals), sought, preferred, pepper);
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const reason = error instanceof Error ? error.message : 'unknown reason';
@@ -82,10 +94,10 @@ export async function findStoredRecord(config: Config, sought: KeySought): Promi
 async function recordIn(
   stored: Stored,
   sought: KeySought,
-  environment: string,
+  preferred: Preferred,
   pepper: Pepper | null,
 ): Promise<StoredRecord> {
-  const [lookupId, key] = await keyIn(stored, sought, environment, pepper);
+  const [lookupId, key] = await keyIn(stored, sought, preferred, pepper);
   const { merchantId } = asRecord(key) ?? {};
   const merchant = typeof merchantId === 'string' ? await stored.read(`merchant:${merchantId}`) : null;
   const records: Record<string, unknown> = { 'mg:meta': await stored.read('meta') };
@@ -124,7 +136,7 @@ function generationProblemIn(stored: Stored, { 'mg:meta': meta, ...records }: Re
 async function keyIn(
   stored: Stored,
   sought: KeySought,
-  environment: string,
+  preferred: Preferred,
   pepper: Pepper | null,
 ): Promise<readonly [lookupId: string, key: unknown]> {
   if ('key' in sought) {
@@ -134,7 +146,7 @@ async function keyIn(
   let best: readonly [string, unknown] | null = null;
   let bestRank = 0;
   for await (const found of stored.keys()) {
-    const rank = rankOf(asRecord(found[1]), sought, environment);
+    const rank = rankOf(asRecord(found[1]), sought, preferred);
     if (rank <= bestRank) continue;
     [best, bestRank] = [found, rank];
     if (rank === highestRank) break;
@@ -153,12 +165,14 @@ const highestRank = 4;
 function rankOf(
   record: Readonly<Record<string, unknown>> | null,
   sought: Exclude<KeySought, { key: string }>,
-  environment: string,
+  { environment, at }: Preferred,
 ): number {
   if (record === null) return 0;
   if ('keyId' in sought) return record.keyId === sought.keyId ? highestRank : 0;
   if (record.merchantId !== sought.merchantId) return 0;
-  return 1 + (record.environment === environment ? 2 : 0) + (record.status === 'ACTIVE' ? 1 : 0);
+  const isExpired = typeof record.expiresAt === 'string' && Date.parse(record.expiresAt) <= at;
+  const isActive = record.status === 'ACTIVE' && !isExpired;
+  return 1 + (record.environment === environment ? 2 : 0) + (isActive ? 1 : 0);
 }
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> | null {

@@ -19,18 +19,23 @@ If a service reports a failure, the response has a stable \`data.code\` for prog
 failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** The description omits this status of the services: they send it only for requests that bypass the gateway. */
+/**
+ * Status that the description omits for service operations. Services send it only if a request bypasses the gateway.
+ */
 const gatewayOnlyStatus = '403';
 
 /**
- * Status 405 (method not allowed). The description omits it, because no described operation can return it: each has a
- * method that its path supports.
+ * Status 405 (method not allowed). The description omits this status: each described operation has a method that its
+ * path supports, so no operation returns 405.
  */
 const seenWithoutOperation = 405;
 
 const license = { name: 'Apache License 2.0', identifier: 'Apache-2.0' };
 
-/** Descriptions of the OpenAPI tags. The tag of an operation is the last part of its path that is not a parameter. */
+/**
+ * Descriptions of the OpenAPI tags. The tag of a service operation is the last part of its path that is not a
+ * parameter. The operations of the gateway itself have the tag `gateway`.
+ */
 const tags: Readonly<Record<string, string>> = {
   transactions: 'Movements of money in the wallets',
   payouts: 'Payouts from wallets, and their status',
@@ -114,8 +119,8 @@ function throughGateway(
 }
 
 /**
- * Adds a response to the shared ones if it is missing there, and returns a reference to it. If the name belongs to a
- * different response, a number is appended to the name.
+ * Adds a response to the shared responses if it is missing there, and returns a reference to it. If a different shared
+ * response already has this name, appends a number to the name of the added response.
  */
 function referenceTo(name: string, response: object, shared: SharedResponses): { readonly $ref: string } {
   for (let number = 1; ; number += 1) {

@@ -28,8 +28,8 @@ export function restrictToRoutes(api: MerchantApi, { basePath, routes }: RouteOp
 }
 
 /**
- * File with the OpenAPI description, which the build generates. To generate it at startup, the gateway would have to
- * load all services.
+ * File with the OpenAPI description. The build generates this file, because the gateway would have to load all services
+ * to generate it at startup.
  */
 const generated = new URL('../../merchant-api.json', import.meta.url);
 

@@ -4,7 +4,7 @@ import type { Config } from '../../config/schema.js';
 import { listen } from '../../edge/server/listen.js';
 import { createManagement } from '../../edge/observe/management.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { openIdentity } from '../compose/identity.js';
+import { openIdentity, openPublishedKeys } from '../compose/identity.js';
 import { runServer } from '../run-server.js';
 import { WorkerPool } from './worker-processes.js';
 
@@ -28,7 +28,7 @@ export async function runPrimary(config: Config, log: Logger, count: number): Pr
     const health = createManagement({
       health: () => workers.health(),
       metrics: workers,
-      identity: await openIdentity(config),
+      keys: (await openIdentity(config)) ?? (await openPublishedKeys(config)),
     });
     closeLater(() => health.close()); // closed last, so that health checks work during the drain
     const { management: at } = config.listen;

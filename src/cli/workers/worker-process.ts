@@ -11,6 +11,8 @@ const replyTimeoutMilliseconds = 2_000;
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: string | null;
+  /** Why the process could not be created; absent if it was created. */
+  readonly problem?: string;
 }
 
 /** A worker process, as the primary process sees it. */
@@ -29,6 +31,11 @@ export class WorkerProcess {
       this.#worker.once('exit', (code: number | null, signal: string | null) => {
         resolve({ code, signal });
       });
+      this.#worker.on('error', ({ message }) => {
+        // Without a process, for example because too many files are open, no `exit` event follows. Otherwise the error
+        // is about a message that cannot be sent to an ending process, whose `exit` event reports the end.
+        if (this.#worker.process.pid === undefined) resolve({ code: null, signal: null, problem: message });
+      });
     });
     this.started = new Promise((resolve) => {
       void this.ended.then(() => {
@@ -41,8 +48,6 @@ export class WorkerProcess {
         } else this.#take(message.question, message.answer);
       });
     });
-    // Sending to a process that is ending fails. Ignore that error, because the `exit` event reports the end.
-    this.#worker.on('error', () => undefined);
   }
 
   /** True once the worker accepts requests. Before that, it does not reply to queries. */

@@ -23,9 +23,8 @@ export class WorkerMetrics<Worker extends object> {
   #ended: Promise<MetricObjects> = Promise.resolve([]);
 
   /**
-   * Returns the metrics of all workers, including ended ones.
-   * @param replies the metrics of each running worker; null for a worker that did not reply, whose last counters are
-   *   used instead
+   * Returns the metrics of all workers, including ended ones. If a worker did not reply, its last counters are used.
+   * @param replies the metrics of each running worker; null for a worker that did not reply
    */
   async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
@@ -42,14 +41,14 @@ export class WorkerMetrics<Worker extends object> {
   }
 
   #of(worker: Worker, metrics: MetricObjects | null): MetricObjects {
-    if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of ended workers
+    if (this.#gone.has(worker)) return [readinessMetric(false)]; // the sum of ended workers has its counters already
     if (metrics === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
     this.#last.set(worker, counterMetrics(metrics));
     return metrics;
   }
 }
 
-/** Delay before replacing a worker that ended before it had started. It prevents a tight loop of restarts. */
+/** Delay before a worker that ended during its start is replaced. The delay prevents a tight loop of restarts. */
 const pauseMilliseconds = 1_000;
 
 /** The worker processes of a gateway. Starts and stops all of them together, and replaces each worker that ends. */
@@ -73,10 +72,17 @@ export class WorkerPool {
    */
   async start(): Promise<RunningGateway['addresses']> {
     const numbers = Array.from({ length: this.#count }, (_, index) => index + 1);
-    const started = await Promise.all(numbers.map((number) => this.#run(number).started));
+    const workers = numbers.map((number) => this.#run(number));
+    const started = await Promise.all(workers.map((worker) => worker.started));
     const [addresses] = started;
     if (addresses === undefined || started.includes(null) || addresses === null) {
-      throw new OperatorError('A worker process ended before it accepted requests; see its messages above.');
+      const failed = workers[started.indexOf(null)];
+      const problem = (await failed?.ended)?.problem;
+      throw new OperatorError(
+        problem === undefined
+          ? 'A worker process ended before it accepted requests; see its messages above.'
+          : `A worker process could not be created: ${problem}`,
+      );
     }
     this.#allStarted = true;
     return addresses;
@@ -89,7 +95,7 @@ export class WorkerPool {
 
   /**
    * Combines the health of all workers: the problems of each worker, distinct warnings, and the details of the first
-   * worker.
+   * worker that replies.
    */
   async health(): Promise<Health> {
     const replies: readonly (readonly [number: number, status: WorkerStatus | null])[] = await Promise.all(

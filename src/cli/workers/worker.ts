@@ -45,7 +45,7 @@ export function configOfWorker(config: Config, number: number): Config {
   };
 }
 
-/** Reports to the primary process that this worker accepts requests, and from then on replies to its queries. */
+/** Reports to the primary process that this worker accepts requests. Then replies to queries of the primary process. */
 export function servePrimary(running: RunningGateway): void {
   const send = (message: WorkerMessage): void => {
     if (process.connected) process.send?.(message);
@@ -59,8 +59,8 @@ export function servePrimary(running: RunningGateway): void {
 }
 
 /**
- * Drains this worker (lets requests in flight end), as on SIGTERM, when the primary process is gone. By default, Node
- * would exit at once and drop these requests.
+ * Registers a listener that drains this worker, as on SIGTERM, once the primary process is gone. Without the listener,
+ * Node would exit at once and drop the requests in flight.
  */
 export function drainWithoutPrimary(): void {
   cluster.worker?.once('disconnect', () => {

@@ -2,16 +2,19 @@ import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
 import { isLoopback } from './loopback.js';
 
-/** Rules which ensure that log lines and checkpoints reach the configured destinations. */
+/** Rules for the destinations of the access log and of its checkpoints. */
 export const accessLogRules: readonly Rule[] = [
   destinationIsNotMisspelt,
   checkpointsHaveDestination,
   checkpointsHaveTheirOwnFile,
   checkpointUrlsAreUrls,
   syslogIsEncryptedBeyondLoopback,
+  witnessKeyIsForReceipts,
 ];
 
 const path = 'accessLog.checkpoints';
+/** The form of a public key for receipts: its name, its id, and 33 bytes in Base64, of which the first is 0x04. */
+const receiptKey = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}\+[0-9a-f]{8}\+B[A-P][A-Za-z0-9+/]{42}$/;
 
 /**
  * Rejects `stderr` and misspelt forms of `stdout`. Otherwise the log would go to a file of that name, unnoticed until
@@ -19,7 +22,12 @@ const path = 'accessLog.checkpoints';
  */
 function destinationIsNotMisspelt({ accessLog: { destination } }: Config): RuleProblem[] {
   if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
-  return [{ path: 'accessLog.destination', message: 'expected stdout, in lower case, or the path of a file' }];
+  return [
+    {
+      path: 'accessLog.destination',
+      message: 'expected stdout (in lower case, without spaces) or the path of a file; stderr is not supported',
+    },
+  ];
 }
 
 function checkpointsHaveDestination({ accessLog: { checkpoints } }: Config): RuleProblem[] {
@@ -73,4 +81,12 @@ function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config)
       },
     ];
   return [];
+}
+
+/** Rejects a key with which no receipt can be verified, for example the public key of an instance. */
+function witnessKeyIsForReceipts({ accessLog: { checkpoints } }: Config): RuleProblem[] {
+  const publicKey = checkpoints?.witness?.publicKey ?? null;
+  if (publicKey === null || receiptKey.test(publicKey)) return [];
+  const message = 'is not a public key for receipts; copy the key that "merchant-gateway checkpoints head" prints';
+  return [{ path: `${path}.witness.publicKey`, message }];
 }

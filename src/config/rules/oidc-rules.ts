@@ -14,7 +14,9 @@ function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
   if (!URL.canParse(issuer)) return [{ path: 'registry.oidc.issuer', message: 'expected a URL' }];
   const { protocol, hostname } = new URL(issuer);
   if (protocol === 'https:' || isLoopback(hostname)) return [];
-  return [{ path: 'registry.oidc.issuer', message: 'is not on loopback; expected an https:// URL' }];
+  return [
+    { path: 'registry.oidc.issuer', message: 'expected https, because http is accepted only for loopback addresses' },
+  ];
 }
 
 function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
@@ -28,8 +30,10 @@ function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects a role entry that can never apply, because an earlier entry has the same claim and value. Also rejects a mix
- * of platform roles and roles of a merchant's members, and members' roles without a claim for the merchant id.
+ * Rejects a role entry in three cases:
+ * 1. An earlier entry has the same claim and value. One entry must list all roles of this value.
+ * 2. The entry mixes platform roles and roles of a merchant's members.
+ * 3. The entry gives members' roles, but no claim for the merchant id is configured.
  */
 function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
   const { roles = [], merchant = null } = oidc ?? {};
@@ -39,11 +43,12 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
     const members = given.filter((role) => role.startsWith('merchant-')).length;
     const problems: RuleProblem[] = [];
     if (first < index) {
-      const message = `is already the value of registry.oidc.roles[${first}]; expected another value`;
+      const message = `is already in registry.oidc.roles[${first}] for the same claim; list the roles of both entries in one entry`;
       problems.push({ path: `${path}.value`, message });
     }
     if (members > 0 && members < given.length) {
-      const message = "mixes roles of the platform with roles of a merchant's members; expected one kind";
+      const message =
+        "mixes roles of the platform with roles of a merchant's members (merchant-…); expected only one of these kinds";
       problems.push({ path: `${path}.roles`, message });
     } else if (members > 0 && merchant === null) {
       const message =
@@ -63,7 +68,7 @@ function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProbl
   return (oidc?.roles ?? []).flatMap(({ roles }, index) => {
     if (!roles.includes('owner')) return [];
     const message =
-      'gives the role owner without the approval that registry.approvals.owners requires; expected other roles';
+      'gives the role owner without the approval that registry.approvals.owners requires; expected other roles, or false in that option';
     return [{ path: `registry.oidc.roles[${index}].roles`, message, others: ['registry.approvals.owners'] }];
   });
 }

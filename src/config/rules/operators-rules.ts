@@ -1,6 +1,6 @@
 import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
-import { isLoopback } from './loopback.js';
+import { bareHost, includesLoopback, isLoopback } from './loopback.js';
 import { certificateProblems, clientProblems } from './registry-rules.js';
 
 /** Rules that protect the operators' API, which can move money. */
@@ -39,11 +39,12 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
     if (!URL.canParse(url)) return [];
     const target = new URL(url);
     const targetPort = Number(target.port || (target.protocol === 'https:' ? 443 : 80));
-    const isSameHost = target.hostname === host || (isLoopback(target.hostname) && isLoopback(host));
+    const isSameHost =
+      bareHost(target.hostname) === bareHost(host) || (includesLoopback(target.hostname) && includesLoopback(host));
     if (port === 0 || targetPort !== port || !isSameHost) return [];
     const message =
       "is the address of the operators' API, which is only for operators; expected the address of services.listen";
-    return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.port`] }];
+    return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.host`, `${listen}.port`] }];
   });
 }
 

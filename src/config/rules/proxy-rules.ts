@@ -2,9 +2,9 @@ import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
 import type { RuleProblem } from '../config-error.js';
 
 /**
- * Returns the problems of a list of trusted proxies: invalid addresses, and ranges wider than the largest private
- * networks, which would contain client addresses. The shortest allowed prefix is /8 for IPv4, /7 for unique local
- * addresses (fc00::/7), and /16 for other IPv6.
+ * Returns the problems of a list of trusted proxies: invalid addresses and ranges that are too wide. A range wider than
+ * the largest private networks would also contain clients, which could then spoof their address. The shortest allowed
+ * prefix is /8 for IPv4, /7 for unique local addresses (fc00::/7), and /16 for other IPv6.
  * @param path the option with the list
  */
 export function proxyProblems(path: string, proxies: readonly string[]): RuleProblem[] {

@@ -30,7 +30,7 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   }
   // Check the text: `search` and `hash` of the parsed URL are empty if it ends with a single ? or #.
   if (!/[?#]/.test(url)) return [];
-  return [{ path, message: 'expected nothing after the database number, as in redis://host:6379/7' }];
+  return [{ path, message: 'contains ? or #; select a database by its number only, as in redis://host:6379/7' }];
 }
 
 /**

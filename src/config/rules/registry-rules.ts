@@ -59,20 +59,20 @@ function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem
 }
 
 /**
- * Rejects invalid webhook URLs, and plain HTTP except on loopback, because others on the network could read the
- * requests. Also rejects a URL that is configured twice.
+ * Requires https for webhooks except on loopback, because otherwise others on the network could read the requests. Also
+ * rejects invalid URLs, and a URL that is configured twice.
  */
 function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] {
   const urls = unusual.webhooks.map(({ url }) => url);
   return urls.flatMap((url, index) => {
-    const path = `registry.unusual.webhooks.${index}.url`;
+    const path = `registry.unusual.webhooks[${index}].url`;
     if (!URL.canParse(url)) return [{ path, message: 'is not a URL; expected an https URL' }];
     const { protocol, hostname } = new URL(url);
     if (protocol !== 'https:' && !isLoopback(hostname))
       return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
     const first = urls.indexOf(url);
-    const message = `is already the URL of registry.unusual.webhooks.${first}; expected another URL`;
-    return first < index ? [{ path, message }] : [];
+    const message = `is already the URL of registry.unusual.webhooks[${first}]; expected another URL`;
+    return first < index ? [{ path, message, others: [`registry.unusual.webhooks[${first}].url`] }] : [];
   });
 }
 
@@ -81,9 +81,9 @@ function consoleCertificateIsWhole({ registry }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an origin that differs from the form in which browsers send it, such as one with a path. Also rejects plain
- * HTTP except on loopback, because the session would be readable on the network. The origin is optional only if the
- * console listens on loopback.
+ * Rejects an origin that differs from the form in which browsers send it, such as an origin with a path. Requires https
+ * except on loopback, because otherwise the session would be readable on the network. The origin is optional only if
+ * the console listens on loopback.
  */
 function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   if (registry.console === null) return [];
@@ -117,8 +117,8 @@ function servicesAreProtected({ registry: { console } }: Config): RuleProblem[] 
 }
 
 /**
- * Returns problems of the options of an API that this product calls with a token. Rejects an invalid URL, and plain
- * HTTP except on loopback, because the token would be readable on the network. Also rejects a CA file that has no
+ * Returns problems of the options of an API that this product calls with a token. Requires https except on loopback,
+ * because otherwise the token would be readable on the network. Also rejects an invalid URL, and a CA file that has no
  * effect without TLS.
  * @param path the section with url and caFile
  */
@@ -138,7 +138,7 @@ export function clientProblems(
 }
 
 /**
- * Requires a key that signs services tokens if `registry.console.services` is set. Without such a token, the services
+ * If `registry.console.services` is set, requires a key that signs services tokens. Without such a token, the services
  * reject the console's requests.
  */
 function servicesNeedTokens({ registry: { console, servicesToken } }: Config): RuleProblem[] {
@@ -151,8 +151,8 @@ const noUrl = { protocol: '', hostname: '', origin: '' };
 
 /**
  * Requires TLS, or a proxy that terminates TLS, if the admin API or the console is reachable over the network.
- * Otherwise its token would be readable. This is not one of `registryRules`, because other commands must accept the
- * same file.
+ * Otherwise tokens and sessions would be readable on the network. This rule is not in `registryRules`, because
+ * commands that run no registry must accept the same file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
   const { behindProxy, console } = registry;

@@ -8,7 +8,7 @@ import { redisRules } from './redis-rules.js';
 import { registryRules } from './registry-rules.js';
 import type { Config } from '../schema.js';
 
-/** Returns conflicts between options that are each valid on their own. */
+/** Returns the violations of rules that the schema cannot express, such as conflicts between options. */
 export function ruleProblems(config: Config): RuleProblem[] {
   return rules.flatMap((rule) => rule(config));
 }
@@ -27,6 +27,7 @@ const rules: readonly Rule[] = [
   routesDifferForServices,
   routesHaveUpstreams,
   audienceIsNoUpstream,
+  publicKeysUrlIsUrl,
   headFitsIntoRequest,
   ...operatorsRules,
   ...registryRules,
@@ -35,19 +36,40 @@ const rules: readonly Rule[] = [
   exitSourcesAreReadable,
 ];
 
-function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
+/** Path and address of a listener; null if the listener is off. */
+type Listener = readonly [path: string, address: { readonly host: string; readonly port: number } | null];
+
+/** Rejects two listeners of one process at the same address, because the process would not start. */
+function listenersDoNotCollide({ listen, registry, services }: Config): RuleProblem[] {
+  const { operators } = services;
+  const hasOperatorsApi = operators.tokenFile !== null || operators.registryKeys.length > 0;
+  const processes: readonly (readonly Listener[])[] = [
+    Object.entries(listen).map(([name, listener]) => [`listen.${name}`, listener]),
+    [
+      ['registry.listen', registry.listen],
+      ['registry.console.listen', registry.console?.listen ?? null],
+    ],
+    [
+      ['services.listen', services.listen],
+      ['services.operators.listen', hasOperatorsApi ? operators.listen : null],
+    ],
+  ];
+  return processes.flatMap(collisionsOf);
+}
+
+function collisionsOf(listeners: readonly Listener[]): RuleProblem[] {
   const problems: RuleProblem[] = [];
-  const taken: { name: string; host: string; port: number }[] = [];
-  for (const [name, listener] of Object.entries(listen)) {
-    if (listener === null || listener.port === 0) continue;
-    const { host, port } = listener;
+  const taken: { path: string; host: string; port: number }[] = [];
+  for (const [path, address] of listeners) {
+    if (address === null || address.port === 0) continue;
+    const { host, port } = address;
     const other = taken.find((one) => one.port === port && hostsOverlap(one.host, host));
-    taken.push({ name, host, port });
+    taken.push({ path, host, port });
     if (other === undefined) continue;
     problems.push({
-      path: `listen.${name}.port`,
-      message: `is already the port of listen.${other.name}; expected another port`,
-      others: [`listen.${name}.host`, `listen.${other.name}.port`, `listen.${other.name}.host`],
+      path: `${path}.port`,
+      message: `is already the port of ${other.path}; expected another port`,
+      others: [`${path}.host`, `${other.path}.port`, `${other.path}.host`],
     });
   }
   return problems;
@@ -106,7 +128,9 @@ function clientCertificatesHaveAuthority({ listen: { https } }: Config): RulePro
 
 function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
   return Object.entries(upstreams).flatMap(([name, { url }]) =>
-    URL.canParse(url) ? [] : [{ path: `upstreams.${name}.url`, message: 'expected a host and optionally a port' }],
+    URL.canParse(url)
+      ? []
+      : [{ path: `upstreams.${name}.url`, message: 'is not a valid URL; expected one such as http://127.0.0.1:7080' }],
   );
 }
 
@@ -200,14 +224,27 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an `identity.audience` that is the name of an upstream. Every assertion contains this audience, so that
- * upstream would also accept the assertions for other upstreams.
+ * Rejects an `identity.audience` that is the name of an upstream. Every assertion contains this audience. So the
+ * upstream with this name would also accept the assertions for other upstreams.
  */
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
   const message =
     'is the name of an upstream. Every assertion (x-gateway-assertion) names this audience, so this upstream would also accept assertions for other upstreams; expected null or another name';
   return [{ path: 'identity.audience', message, others: ['upstreams'] }];
+}
+
+/**
+ * Rejects an invalid `identity.publicKeysUrl`, and one with a user or password: the services could not fetch it, and
+ * their log would contain the password.
+ */
+function publicKeysUrlIsUrl({ identity: { publicKeysUrl } }: Config): RuleProblem[] {
+  if (publicKeysUrl === null) return [];
+  const path = 'identity.publicKeysUrl';
+  if (!URL.canParse(publicKeysUrl))
+    return [{ path, message: 'is not a valid URL; expected one such as http://127.0.0.1:9090/.well-known/jwks.json' }];
+  const { username, password } = new URL(publicKeysUrl);
+  return username + password === '' ? [] : [{ path, message: 'expected a URL without user and password' }];
 }
 
 /** Limits headersTimeoutSeconds to requestTimeoutSeconds, because Node does not create a server with a higher value. */

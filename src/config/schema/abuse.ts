@@ -60,8 +60,10 @@ export const throttle = section(
   },
   {
     description:
-      'Throttling of sources (a client address; for IPv6 its /64) that send many requests without an acceptable key. ' +
-      'A throttled source gets 429 unless its key is valid. Each gateway process counts separately.',
+      'Throttling of sources (a client address; for IPv6 its /64 or embedded IPv4 address) that send many requests ' +
+      'without an acceptable key. A throttled source gets 429 instead of most denials. A valid key gets 429 only if ' +
+      'it is new to the gateway and the limits of key-store lookups are reached. Each gateway process counts ' +
+      'separately.',
   },
 );
 

@@ -2,8 +2,8 @@ import Type from '../../typebox/typebox.js';
 import { line, nullable, optionalFile, requiredFile, section } from './option.js';
 
 /**
- * Pattern for the name of a signer in signed notes, such as checkpoints. The length leaves room: the name plus the
- * appended id of a run (log of one gateway process) has at most 200 characters.
+ * Pattern for the name of a signer in signed notes, such as checkpoints. The id of a run (the log of one gateway
+ * process) is appended to this name. The pattern limits the length, so that both together have at most 200 characters.
  */
 export const noteName = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,172}$';
 
@@ -41,7 +41,9 @@ const https = section(
     tokenFile: optionalFile(
       'File with the token for the endpoint, sent as authorization: Bearer. null: no token is sent.',
     ),
-    caFile: optionalFile('PEM file of the CA of the endpoint. null: the CAs that Node trusts.'),
+    caFile: optionalFile(
+      'PEM file of the CA of the endpoint. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+    ),
   },
   { description: '' },
 );
@@ -57,7 +59,9 @@ const syslog = section(
         'this machine.',
       examples: ['tls://logs.example.com:6514'],
     }),
-    caFile: optionalFile('PEM file of the CA of the server. null: the CAs that Node trusts.'),
+    caFile: optionalFile(
+      'PEM file of the CA of the server. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+    ),
   },
   { description: '' },
 );

@@ -61,7 +61,9 @@ export const console = section(
             expects: 'an http:// or https:// URL without a user or a query',
             examples: ['https://services.example.com:7081'],
           }),
-          caFile: optionalFile('PEM file of the CAs of an https address. null: the CAs that the system trusts.'),
+          caFile: optionalFile(
+            'PEM file of the CAs of an https address. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+          ),
         },
         { description: '' },
       ),

@@ -42,7 +42,9 @@ const redis = section(
     prefix: line({ default: 'mg:', description: 'Prefix of the name of every Redis key.' }),
     username: nullable(line({}), { description: 'ACL user. null: the default user.' }),
     passwordFile: optionalFile('File with the password. null: no password.'),
-    caFile: optionalFile('PEM file of the CA of the server, for rediss://. null: the public CAs.'),
+    caFile: optionalFile(
+      'PEM file of the CA of the server, for rediss://. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+    ),
     sentinel: nullable(sentinel, { description: 'Redis Sentinel, which names the master. null: no Sentinel.' }),
     cluster: nullable(Type.Array(server('redis-0.example:6379'), { maxItems: 32, expects: 'a list of host:port' }), {
       description:
@@ -159,7 +161,7 @@ export const torExits = section(
       maximum: 1440,
       default: 60,
       description:
-        'How often one gateway reads the sources again on behalf of all gateways. If this is longer than half of maxAgeHours, half of maxAgeHours applies. A source file that was replaced is read at once.',
+        'Interval at which one gateway reads the sources again on behalf of all gateways. If it is longer than half of maxAgeHours, half of maxAgeHours applies. A source file that was replaced is read at once.',
     }),
     snapshotFile: line({
       default: 'var/tor-exits.json',
@@ -178,7 +180,7 @@ export const torExits = section(
       maximum: 8760,
       default: 48,
       description:
-        'Maximum age of a list. It counts from the date in the list or, without a date, from when the source last confirmed the list. An older list counts as unavailable. An old modification time of a file only causes a warning.',
+        'Maximum age of a list; an older list counts as unavailable. The age counts from the date in the list or in the header Last-Modified. Without such a date, it counts from the last successful read of the source. An old modification time of a file only causes a warning.',
     }),
     allowReserved: Type.Boolean({
       default: false,

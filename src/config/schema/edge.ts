@@ -32,7 +32,8 @@ const https = section(
       default: 10,
       description:
         'How often the files of certificates, ticket keys and client CAs are checked for changes; SIGHUP checks at ' +
-        'once. Changed files apply from the next handshake. An invalid file is ignored; the former one stays in use.',
+        'once. Changed files apply from the next handshake. While a changed file is invalid, all former files stay in ' +
+        'use.',
     }),
     minVersion: Type.Enum(['TLSv1.2', 'TLSv1.3'], {
       default: 'TLSv1.2',
@@ -153,8 +154,8 @@ export const limits = section(
       maximum: 1_000_000,
       default: 4096,
       description:
-        'Maximum number of open connections per address and listener; an IPv6 client counts as its /64. Further ' +
-        'connections are closed at once. Trusted proxies are exempt.',
+        'Maximum number of open connections per address and listener; an IPv6 client counts as its /64 or embedded ' +
+        'IPv4 address. Further connections are closed at once. Trusted proxies are exempt.',
     }),
     memory: nullable(Type.Integer({ minimum: 67_108_864, maximum: 1_099_511_627_776 }), {
       description:
@@ -167,9 +168,9 @@ export const limits = section(
       maximum: 1_000_000,
       default: 100,
       description:
-        'Average rate of TLS handshakes per address; an IPv6 client counts as its /64. Further connections are ' +
-        'closed at once. Resumed sessions do not count. Trusted proxies are exempt. Each gateway process counts ' +
-        'separately.',
+        'Average rate of TLS handshakes per address; an IPv6 client counts as its /64 or embedded IPv4 address. ' +
+        'Further connections are closed at once. Resumed sessions do not count. Trusted proxies are exempt. Each ' +
+        'gateway process counts separately.',
     }),
     handshakeBurst: Type.Integer({
       minimum: 1,
@@ -206,8 +207,12 @@ export const limits = section(
       minimum: 0,
       maximum: 3600,
       default: 30,
-      description: 'How long requests in progress may take to finish after drainDelaySeconds.',
+      description:
+        'How long requests in progress may take to finish after drainDelaySeconds. After that, their connections are closed.',
     }),
   },
-  { description: 'Limits on the resources that clients may use. Every resource has a limit.' },
+  {
+    description:
+      'Limits on the resources that clients may use. Limits of connections and handshakes apply to each gateway process separately.',
+  },
 );

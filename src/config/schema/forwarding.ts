@@ -15,20 +15,21 @@ const upstream = section(
       minimum: 1,
       maximum: 600,
       default: 30,
-      description: 'How long the service may take to respond. After that: 504.',
+      description:
+        'How long the gateway waits for the response of the service to begin, or to continue. After that: 504, or a closed connection if the response has begun.',
     }),
     maxInFlight: Type.Integer({
       minimum: 1,
       maximum: 65_536,
       default: 256,
-      description: 'Maximum number of concurrent requests to the service. Above it: 503.',
+      description: 'Maximum number of concurrent requests to the service, for each gateway process. Above it: 503.',
     }),
     boundIdle: Type.Integer({
       minimum: 0,
       maximum: 65_536,
       default: 1024,
       description:
-        'Maximum number of idle connections that are reserved for one merchant each, in addition to maxInFlight. A connection that has carried a request body is reserved, because a service that left the body unread could parse it as the next request. At the limit, the least recently used reserved connection is closed.',
+        'Maximum number of idle connections to the service that are reserved for one merchant each, in addition to maxInFlight. A connection is reserved once it has carried a request body: a service that did not read the body could parse it as the next request. At the limit, the least recently used reserved connection is closed.',
     }),
     readsBodies: Type.Boolean({
       default: false,
@@ -37,8 +38,8 @@ const upstream = section(
         'share connections. The backing services of this product read every body.',
     }),
     caFile: optionalFile(
-      'PEM file of the CA of the https upstream. null: the CAs that the system trusts. Certificates are always ' +
-        'verified.',
+      'PEM file of the CA of the https upstream. null: the CAs that Node includes, and those in the ' +
+        'file of NODE_EXTRA_CA_CERTS. Certificates are always verified.',
     ),
   },
   { description: 'A name of your choice.' },

@@ -3,6 +3,9 @@ import { line, nullable, requiredFile, section } from './option.js';
 
 const claim = line({ expects: 'the name of a claim', examples: ['groups'], description: 'Name of the claim.' });
 
+/** The roles that claims can give: all except `services`, which is not for people. */
+const signInRoles = ['owner', 'operator', 'support', 'auditor', 'treasurer', 'merchant-admin', 'merchant-viewer'];
+
 /** Options of the OpenID provider at which administrators sign in. */
 export const oidc = section(
   {
@@ -27,7 +30,8 @@ export const oidc = section(
     scope: line({
       default: 'openid profile offline_access',
       expects: 'scopes separated by spaces',
-      description: 'The requested scopes. Without a refresh token, a sign-in ends after 15 minutes.',
+      description:
+        'The requested scopes. offline_access requests a refresh token; without one, a sign-in with "merchant-gateway login" ends after 15 minutes.',
     }),
     roles: Type.Array(
       section(
@@ -39,15 +43,10 @@ export const oidc = section(
             description:
               'The value that the claim must have. If the claim is a list, the list must contain this value.',
           }),
-          roles: Type.Array(
-            Type.Enum([...['owner', 'operator', 'support', 'auditor', 'merchant-admin', 'merchant-viewer']], {
-              examples: ['operator'],
-            }),
-            {
-              ...{ maxItems: 6, expects: 'a list of roles', examples: [['operator']] },
-              description: 'Roles granted to people whose claim has this value.',
-            },
-          ),
+          roles: Type.Array(Type.Enum([...signInRoles], { examples: ['operator'] }), {
+            ...{ maxItems: 7, expects: 'a list of roles', examples: [['operator']] },
+            description: 'Roles granted to people whose claim has this value.',
+          }),
         },
         { description: '' },
       ),

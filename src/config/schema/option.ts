@@ -52,7 +52,7 @@ export function section<Properties extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...keywords });
 }
 
-/** Schema of an option that can be null, and is null by default. */
+/** Schema of an option that can be null. It is null by default, unless `keywords` has another default. */
 export function nullable<Schema extends TSchema>(schema: Schema, keywords: OptionKeywords): TUnion<[Schema, TNull]> {
   return Type.Union([schema, Type.Null()], { default: null, ...keywords });
 }

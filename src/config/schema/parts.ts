@@ -21,7 +21,7 @@ const pool = {
     maximum: 600,
     default: 10,
     description:
-      'How long a PostgreSQL statement may take, including lock waits. After that: 503. A migration may take an hour.',
+      'How long a PostgreSQL statement may take, including lock waits. After that: 503. For migrations, the limit is one hour instead.',
   }),
 };
 
@@ -79,11 +79,13 @@ export const services = section(
                 examples: ['https://registry.example.com'],
               }),
               tokenFile: requiredFile(
-                'File with a token of the registry. Its administrator needs the role `services`. The file is read for each ' +
+                'File with the token of an administrator of the registry who has the role `services`. The file is read for each ' +
                   'request, so a new token applies at once.',
                 '/etc/gateway/services-trail-token',
               ),
-              caFile: optionalFile('PEM file of the CA of an https address. null: the CAs that the system trusts.'),
+              caFile: optionalFile(
+                'PEM file of the CA of an https address. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+              ),
             },
             { description: '' },
           ),
@@ -171,11 +173,15 @@ export const identity = section(
       {
         description:
           'URL from which the backing services fetch the public keys: /.well-known/jwks.json of the management ' +
-          'listener. null: they use the keys of signingKeyFile and publishedKeyFiles.',
+          'listener. null: they use the keys of signingKeyFile and publishedKeyFiles; without signingKeyFile they ' +
+          'verify no assertions.',
       },
     ),
   },
-  { description: 'How the gateway proves its identity to upstreams, and how the backing services verify it.' },
+  {
+    description:
+      'The signed identity of the calling merchant in requests to upstreams, and how the backing services verify it.',
+  },
 );
 
 /** Options of the trace export. */
@@ -195,7 +201,9 @@ export const traces = section(
     tokenFile: optionalFile(
       'File with the token for the collector, sent as authorization: Bearer. null: no token is sent.',
     ),
-    caFile: optionalFile('PEM file of the CA of an https endpoint. null: the CAs that the system trusts.'),
+    caFile: optionalFile(
+      'PEM file of the CA of an https endpoint. null: the CAs that Node includes, and those in the file of NODE_EXTRA_CA_CERTS.',
+    ),
     sampleOneIn: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
@@ -224,8 +232,8 @@ export const usage = section(
       maximum: 10_000,
       default: 0,
       description:
-        'Number of merchants with separate series in /metrics of a process (gateway_merchant_requests_total). The ' +
-        'requests of further merchants share one series. 0: no series by merchant.',
+        'Maximum number of merchants with their own series (gateway_merchant_requests_total) in each process. The first ' +
+        'merchants that a process sees get one; all others share the series "others". 0: no series by merchant.',
     }),
   },
   { description: 'Counts of requests for operators and merchants. Counting never delays a request.' },

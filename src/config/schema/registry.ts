@@ -3,6 +3,7 @@ import { noteName } from './access-log.js';
 import { console } from './console.js';
 import { oidc } from './oidc.js';
 import { address, line, nullable, optionalFile, type OptionKeywords, requiredFile, section } from './option.js';
+import { permissions } from './permissions.js';
 import { unusual } from './unusual.js';
 
 /** An option with the URL of a database. */
@@ -43,7 +44,7 @@ export const registry = section(
       }),
       {
         description:
-          'Addresses and CIDRs of the proxies in front of the admin API. X-Forwarded-For is trusted only from these proxies. Without a certificate, the API accepts plain HTTP only from these proxies and from loopback addresses. null: no proxy.',
+          'Addresses and CIDRs of the proxies in front of the admin API and the console. X-Forwarded-For is trusted only from these proxies. Without a certificate, the API and the console accept plain HTTP only from these proxies and from loopback addresses. null: no proxy.',
       },
     ),
     hosts: Type.Array(
@@ -80,8 +81,7 @@ export const registry = section(
         'Whether the shared token of tokenFile is accepted. Before you set off, create an owner who has another token.',
     }),
     reasonFor: Type.Array(
-      Type.String({
-        pattern: '^[a-z]+:[a-z]+$',
+      Type.Enum([...permissions], {
         expects: 'a permission that "merchant-gateway roles" prints',
         examples: ['keys:revoke'],
       }),
@@ -100,7 +100,7 @@ export const registry = section(
           owners: Type.Boolean({
             default: true,
             description:
-              'Whether approval is needed when an administrator becomes an owner, or an owner gets another OpenID identity. Approval is not needed until there have been two owners.',
+              'Whether approval is needed to make an administrator an owner, to enable a disabled owner, or to give an owner another OpenID identity. This applies once two owners have been active at the same time: before that, nobody else could approve.',
           }),
           fundingAbove: nullable(
             Type.Record(

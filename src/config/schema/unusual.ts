@@ -26,7 +26,7 @@ export const unusual = section(
     learnDays: threshold(
       90,
       7,
-      'Number of days after the first use of a key in which the rules learn its usual use. During this time, new-country, new-network, surge, new-addresses and refusals report nothing about the key.',
+      'How many days, from the first use of a key on, the rules learn its usual use. During this time, the rules new-country, new-network, surge, new-addresses and refusals report nothing about the key.',
     ),
     surgeLearnDays: threshold(
       400,

@@ -1,10 +1,9 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { useSearchParams } from 'wouter';
 import { call, type Me } from '../api';
 import { about, FormDialog, useChange } from '../change';
-import { Pager, Problem, Table, Text, Time } from '../elements';
-import { Choice, TextField } from '../fields';
+import { Problem, Table, Text, Time } from '../elements';
+import { Choice, Pager, TextField, usePage } from '../fields';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
@@ -26,10 +25,9 @@ interface Token {
  */
 export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: string | null }): ReactNode {
   const client = useQueryClient();
-  const [parameters, setParameters] = useSearchParams();
   const [isCreating, setIsCreating] = useState(false);
   const [revoked, setRevoked] = useState<Token | null>(null);
-  const page = Number(parameters.get('page') ?? 1);
+  const page = usePage();
   const { data, error } = useQuery({
     queryKey: ['tokens', of, page],
     queryFn: ({ signal }) =>
@@ -54,7 +52,7 @@ export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: s
         </button>
       </div>
       <Problem error={error} roles={me.roles.join(', ')} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <p className="empty">{words.empty}</p>
       ) : (
         <Table caption={words.title} columns={words.columns}>
@@ -95,7 +93,7 @@ export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: s
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      <Pager meta={data?.meta} />
       {isCreating ? <CreateToken {...{ me, of }} onClose={close} /> : null}
       {revoked === null ? null : <RevokeToken {...{ me, token: revoked }} onClose={close} />}
     </>
@@ -130,7 +128,9 @@ function CreateToken({
       ...(from.length === 0 ? {} : { sources: from }),
       ...(of === null ? {} : { administratorId: of }),
     };
-    sent.send(async () => (await call<{ readonly token: string }>('/tokens', { method: 'POST', body })).data);
+    sent.send(
+      async (reason) => (await call<{ readonly token: string }>('/tokens', { method: 'POST', body, reason })).data,
+    );
   };
   return (
     <FormDialog title={words.create} action={words.create} {...{ me, sent, onClose }} onSend={create}>
@@ -156,13 +156,9 @@ function RevokeToken({
   readonly token: Token;
   readonly onClose: () => void;
 }): ReactNode {
-  const sent = useChange<null>();
+  const sent = useChange<unknown>();
   const revoke = (): void => {
-    sent.send(async () => {
-      await call(`/tokens/${token.id}/revoke`, { method: 'POST' });
-      onClose();
-      return null;
-    });
+    sent.send((reason) => call(`/tokens/${token.id}/revoke`, { method: 'POST', reason }), onClose);
   };
   const words = texts.tokens;
   return (

@@ -2,8 +2,8 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { Link } from 'wouter';
 import { call, type Me, type Merchant, type Refused, type UsageRow } from '../api';
-import { Pager, Problem, Table, Text, Time } from '../elements';
-import { TextFilter, useFilters } from '../fields';
+import { Problem, Table, Text, Time } from '../elements';
+import { Pager, TextFilter, useFilters } from '../fields';
 import { may } from '../frame';
 import { texts } from '../texts';
 import { UsageChart } from './usage-chart';
@@ -21,12 +21,12 @@ const filters = ['code', 'key', 'address', 'requestId'] as const;
 
 /** Shows a merchant's requests as the gateways counted them, and the refused requests with their reasons. */
 export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
-  const { page, given, isFiltered, set, clear } = useFilters(filters);
+  const { page, given, query, isFiltered, set, clear } = useFilters(filters);
   const refusals = useQuery({
     queryKey: ['refusals', merchant.id, page, given],
     queryFn: ({ signal }) =>
       call<readonly Refused[]>(`/merchants/${merchant.id}/refusals`, {
-        query: { page, per_page: 50, ...given },
+        query: { page, per_page: 50, ...query },
         signal,
       }),
     placeholderData: keepPreviousData,
@@ -48,7 +48,7 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
         ))}
       </div>
       <Problem error={refusals.error} roles={me.roles.join(', ')} />
-      {refusals.data === undefined ? null : refusals.data.data.length === 0 ? (
+      {refusals.data === undefined ? null : refusals.data.meta?.total_records === 0 ? (
         <p className="empty">
           {isFiltered ? texts.activity.noMatch : texts.activity.noRefusals}{' '}
           {isFiltered ? (
@@ -64,7 +64,7 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
           ))}
         </Table>
       )}
-      <Pager page={page} pages={refusals.data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
+      <Pager meta={refusals.data?.meta} />
     </>
   );
 }
@@ -81,7 +81,7 @@ function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly 
     queryKey: ['usage', merchant.id, by, environment, of],
     queryFn: ({ signal }) => {
       const since = new Date(Date.now() - (count - 1) * unit).toISOString();
-      const query = { by, since, per_page: 100, environment, key: of };
+      const query = { by, since, per_page: 100, environment: environment || undefined, key: of || undefined };
       return call<readonly UsageRow[]>(`/merchants/${merchant.id}/usage`, { query, signal });
     },
     placeholderData: keepPreviousData,

@@ -14,8 +14,8 @@ function monthAgo(): string {
 }
 
 /**
- * Shows what each entry of an IP allowlist means, and which requests of the last month the list would have refused.
- * Loads this only when asked, because the API must read a whole month of requests.
+ * Shows what each entry of an IP allowlist means, and how many accepted requests of the last 30 days the list would
+ * have refused. Loads the data only when the person asks for it, because the API must read a whole month of requests.
  */
 export function AllowlistVerdict({
   merchant,
@@ -72,7 +72,26 @@ export function AllowlistVerdict({
 }
 
 /**
- * Buttons that add addresses to an allowlist: the address of this browser, or those of last month's accepted requests.
+ * Returns the addresses of all accepted requests of the last 30 days. `areAll` is false if some requests came from
+ * addresses that were only counted.
+ */
+async function seenAddresses(
+  merchantId: string,
+): Promise<{ readonly addresses: readonly string[]; readonly areAll: boolean }> {
+  const seen = new Set<string | null>();
+  const since = monthAgo();
+  for (let [page, pages] = [1, 1]; page <= pages; page += 1) {
+    const query = { since, page, per_page: 100 };
+    const { data, meta } = await call<readonly SeenAddress[]>(`/merchants/${merchantId}/addresses`, { query });
+    for (const { address, accepted } of data) if (accepted > 0) seen.add(address);
+    pages = meta?.total_pages ?? 1;
+  }
+  return { addresses: [...seen].filter((address) => address !== null), areAll: !seen.has(null) };
+}
+
+/**
+ * Buttons that add addresses to an allowlist: the address of this browser, or addresses of accepted requests in the
+ * last 30 days.
  */
 export function AddAddresses({
   merchant,
@@ -87,15 +106,13 @@ export function AddAddresses({
   readonly onAdd: (addresses: readonly string[]) => void;
 }): ReactNode {
   const [problem, setProblem] = useState<unknown>(null);
-  const [added, setAdded] = useState<number | null>(null);
+  const [added, setAdded] = useState<{ readonly count: number; readonly areAll: boolean } | null>(null);
   const addSeen = async (): Promise<void> => {
     setProblem(null);
     try {
-      const query = { since: monthAgo(), per_page: 100 };
-      const { data } = await call<readonly SeenAddress[]>(`/merchants/${merchant.id}/addresses`, { query });
-      const seen = data.flatMap(({ address, accepted }) => (address === null || accepted === 0 ? [] : [address]));
-      const missing = [...new Set(seen)].filter((address) => !entries.includes(address));
-      setAdded(missing.length);
+      const { addresses, areAll } = await seenAddresses(merchant.id);
+      const missing = addresses.filter((address) => !entries.includes(address));
+      setAdded({ count: missing.length, areAll });
       onAdd(missing);
     } catch (error) {
       setProblem(error);
@@ -112,7 +129,9 @@ export function AddAddresses({
         <button type="button" onClick={() => void addSeen()}>
           {words.addSeen}
         </button>
-        <span role="status">{added === null ? '' : words.added(added)}</span>
+        <span role="status">
+          {added === null ? '' : words.added(added.count)} {added?.areAll === false ? words.onlyCounted : ''}
+        </span>
       </p>
       <Problem error={problem} />
     </>

@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
 import { ApiProblem, call, type Me, type Merchant, type Propagation } from '../api';
-import { Problem } from '../elements';
+import { ChangeProblem, useChange } from '../change';
 import { Field } from '../fields';
 import { may } from '../frame';
 import { AddAddresses, AllowlistVerdict } from './allowlist-verdict';
@@ -50,51 +50,67 @@ function Allowlist({
   const [isOn, setIsOn] = useState(stored !== null || added !== null);
   const [text, setText] = useState([...(stored ?? []), ...(added === null ? [] : [added])].join('\n'));
   const [confirmed, setConfirmed] = useState<readonly string[]>([]);
-  // The revision (number of the latest change) of the merchant that the person saw. The API rejects the change if the
-  // merchant has a newer one.
-  const [base, setBase] = useState(merchant.revision);
-  const [state, setState] = useState<{
-    readonly saved: Saved | null;
-    readonly error: unknown;
-    readonly isBusy: boolean;
-  }>({
-    ...{ saved: null, error: null, isBusy: false },
-  });
+  // The merchant with the list that the person saw. The API rejects the change if the merchant has a newer revision
+  // (number of its latest change).
+  const [base, setBase] = useState(merchant);
+  const sent = useChange<Saved>();
   const mayWrite = may(me, 'allowlists:write');
-  const entries = text.split(/[\s,]+/).filter((entry) => entry !== '');
-  const save = async (): Promise<void> => {
-    setState({ saved: null, error: null, isBusy: true });
+  const entries = entriesIn(text);
+  const [path, queryKey] = [`/merchants/${merchant.id}`, ['merchants', merchant.id]];
+  /**
+   * Sends the change. The revision also counts changes of other fields. So if this list is still the one that the
+   * person saw, or already the one being sent because its response was lost, sends the change again with the newer
+   * revision.
+   */
+  const send = async (revision: number, reason: string | undefined): Promise<Saved> => {
     const body = {
       [name]: isOn ? entries : null,
-      revision: base,
+      revision,
       ...(confirmed.length === 0 ? {} : { confirm: confirmed }),
     };
     try {
-      const { data } = await call<Saved>(`/merchants/${merchant.id}`, { method: 'PATCH', body });
-      setBase(data.revision);
-      setText((data[name] ?? []).join('\n'));
-      setConfirmed([]);
-      setState({ saved: data, error: null, isBusy: false });
-      await client.invalidateQueries({ queryKey: ['merchants', merchant.id] });
+      return (await call<Saved>(path, { method: 'PATCH', body, reason })).data;
     } catch (error) {
-      setState({ saved: null, error, isBusy: false });
+      if (!isConflict(error)) throw error;
+      const { data: current } = await call<Merchant>(path);
+      client.setQueryData(queryKey, current);
+      const known = [base[name], isOn ? entries : null].map((list) => JSON.stringify(list));
+      if (current.revision === revision || !known.includes(JSON.stringify(current[name]))) throw error;
+      return send(current.revision, reason);
     }
   };
-  const { saved, error, isBusy } = state;
+  const save = (): void => {
+    sent.send(
+      async (reason) => {
+        const data = await send(base.revision, reason);
+        void client.invalidateQueries({ queryKey });
+        return data;
+      },
+      (data) => {
+        setBase(data);
+        // Keep what the person has typed since the change was sent.
+        setText((latest) => (latest === text ? (data[name] ?? []).join('\n') : latest));
+        setConfirmed([]);
+      },
+    );
+  };
+  const { result: saved, error, isBusy } = sent;
   const problems = error instanceof ApiProblem ? error.errors : [];
-  const isConflict = error instanceof ApiProblem && error.status === 409;
   const unconfirmed = problems.flatMap(({ message }) => concernIn(message));
+  // The page shows these errors in its own words. The field for the reason stays.
+  const isExplained = isConflict(error) || unconfirmed.length > 0;
   const showTheirs = (): void => {
-    setBase(merchant.revision);
+    setBase(merchant);
     setIsOn(stored !== null);
     setText((stored ?? []).join('\n'));
-    setState({ saved: null, error: null, isBusy: false });
+    setConfirmed([]);
+    sent.reset();
   };
   return (
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        void save();
+        save();
       }}
     >
       <h2>{words.title}</h2>
@@ -134,7 +150,7 @@ function Allowlist({
           {mayWrite ? (
             <AddAddresses
               {...{ merchant, entries, own: me.address ?? null }}
-              onAdd={(more) => setText([...entries, ...more].join('\n'))}
+              onAdd={(more) => setText((latest) => [...new Set([...entriesIn(latest), ...more])].join('\n'))}
             />
           ) : null}
           <AllowlistVerdict merchant={merchant} entries={entries} />
@@ -153,16 +169,15 @@ function Allowlist({
           {texts.allowlists.confirm} {what}
         </label>
       ))}
-      {isConflict ? (
+      {isConflict(error) ? (
         <p role="alert" className="problem">
           {texts.allowlists.conflict}{' '}
           <button type="button" onClick={showTheirs}>
             {texts.allowlists.showTheirs}
           </button>
         </p>
-      ) : unconfirmed.length > 0 ? null : (
-        <Problem error={error} roles={me.roles.join(', ')} />
-      )}
+      ) : null}
+      <ChangeProblem sent={isExplained ? { ...sent, error: null } : sent} me={me} onRetry={save} />
       {mayWrite ? (
         <p className="buttons">
           <button type="submit" className="main" disabled={isBusy}>
@@ -180,9 +195,17 @@ function Allowlist({
   );
 }
 
+function entriesIn(text: string): string[] {
+  return text.split(/[\s,]+/).filter((entry) => entry !== '');
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof ApiProblem && error.status === 409;
+}
+
 /**
- * Parses a message in which the API asks for a confirmation. `what` is the concern to confirm, such as an empty list;
- * `flag` is the word to send in `confirm`. Returns an empty array for any other message.
+ * Parses a message in which the API asks to confirm a change. `what` says what must be confirmed, for example that the
+ * allowlist becomes empty. `flag` is the word to send in `confirm`. Returns an empty array for any other message.
  */
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {
   const [, what = '', flag = ''] = /^\w+(?:\[\d+\])?: (.*); send "confirm": \["(\w+)"\]/.exec(message) ?? [];

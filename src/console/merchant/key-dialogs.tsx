@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { type ApiKey, call, type CreatedKey, type Me, type Merchant, type Propagation } from '../api';
-import { Dialog, focusNow, inWords, Problem } from '../elements';
+import { type ApiKey, call, type CreatedKey, type Me, type Merchant, type Propagation, type Success } from '../api';
+import { Dialog, focusNow, inWords } from '../elements';
 import { Choice, TextField } from '../fields';
 import { InForce, ShownOnce } from './shown-once';
 import { about, ChangeProblem, FormDialog, useChange } from '../change';
@@ -34,7 +34,10 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
       ...(kind === 'everything' ? {} : { permissions: permissions.split(/\s+/).filter((one) => one !== '') }),
       ...(expiresIn === '' ? {} : { expiresIn }),
     };
-    sent.send(async () => (await call<CreatedKey>(`/merchants/${merchant.id}/keys`, { method: 'POST', body })).data);
+    sent.send(
+      async (reason) =>
+        (await call<CreatedKey>(`/merchants/${merchant.id}/keys`, { method: 'POST', body, reason })).data,
+    );
   };
   const words = texts.createKey;
   return (
@@ -70,19 +73,22 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
 /** Replaces a key by a new one, and shows the new key once. */
 export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
   const [grace, setGrace] = useState<'0' | '3600' | '86400' | '604800'>('86400');
-  const { result, error, isBusy, send } = useChange<CreatedKey>();
+  const sent = useChange<CreatedKey>();
+  const { result, isBusy } = sent;
   if (result !== null) return <ShownOnce created={result} onClose={onClose} />;
   const reset = (): void => {
     const body = { graceSeconds: Number(grace) };
-    send(async () => (await call<CreatedKey>(`/keys/${key.keyId}/reset`, { method: 'POST', body })).data);
+    sent.send(
+      async (reason) => (await call<CreatedKey>(`/keys/${key.keyId}/reset`, { method: 'POST', body, reason })).data,
+    );
   };
   return (
-    <Dialog title={texts.reset.title(nameOf(key))} onClose={onClose}>
+    <Dialog title={texts.reset.title(nameOf(key))} {...{ isBusy, onClose }}>
       <Choice label={texts.reset.text} options={texts.reset.graces} value={grace} onChange={setGrace} />
-      <LastUse of={key} />
-      <ChangeProblem {...{ error, me }} onRetry={reset} />
+      <LastUse keyId={key.keyId} />
+      <ChangeProblem {...{ sent, me }} onRetry={reset} />
       <p className="buttons">
-        <button type="button" onClick={onClose}>
+        <button type="button" disabled={isBusy} onClick={onClose}>
           {texts.cancel}
         </button>
         <button type="button" className="main" disabled={isBusy} onClick={reset}>
@@ -93,16 +99,27 @@ export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: 
   );
 }
 
-/** Asks whether to revoke a key, revokes it, and shows on which gateways the change is in force. */
-export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
-  const { result, error, isBusy, send } = useChange<{ readonly propagation: Propagation }>();
-  const revoke = (): void => {
-    send(async () => (await call<{ propagation: Propagation }>(`/keys/${key.keyId}/revoke`, { method: 'POST' })).data);
-  };
-  if (result !== null) {
+/** Asks whether to revoke a key, revokes it, and shows how many gateways have confirmed the revocation. */
+export function RevokeKey({
+  keyId,
+  name,
+  me,
+  revoke,
+  onClose,
+}: {
+  readonly keyId: string;
+  readonly name: string;
+  readonly me: Me;
+  /** Sends the request that revokes the key. */
+  readonly revoke: (reason: string | undefined) => Promise<Success<{ readonly propagation: Propagation }>>;
+  readonly onClose: () => void;
+}): ReactNode {
+  const sent = useChange<Propagation>();
+  const words = texts.revoke;
+  if (sent.result !== null) {
     return (
-      <Dialog title={texts.revoke.done(nameOf(key))} onClose={onClose}>
-        <InForce propagation={result.propagation} />
+      <Dialog title={words.done(name)} onClose={onClose}>
+        <InForce propagation={sent.result} />
         <p className="buttons">
           <button type="button" className="main" ref={focusNow} onClick={onClose}>
             {texts.done}
@@ -112,24 +129,20 @@ export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of:
     );
   }
   return (
-    <Dialog title={texts.revoke.title(nameOf(key))} onClose={onClose}>
-      <p>{texts.revoke.text(key.keyId)}</p>
-      <LastUse of={key} />
-      {isBusy ? <p role="status">{texts.revoke.doing}</p> : <Problem error={error} roles={me.roles.join(', ')} />}
-      <p className="buttons">
-        <button type="button" autoFocus onClick={onClose}>
-          {texts.revoke.keep}
-        </button>
-        <button type="button" className="danger" disabled={isBusy} onClick={revoke}>
-          {texts.revoke.action}
-        </button>
-      </p>
-    </Dialog>
+    <FormDialog
+      {...{ title: words.title(name), action: words.action, cancel: words.keep }}
+      isDangerous
+      {...{ me, sent, onClose }}
+      onSend={() => sent.send(async (reason) => (await revoke(reason)).data.propagation)}
+    >
+      <p>{words.text(keyId)}</p>
+      <LastUse keyId={keyId} />
+    </FormDialog>
   );
 }
 
 /** Shows when and from which address a key was last used; nothing if no use is recorded. */
-function LastUse({ of: { keyId } }: { readonly of: ApiKey }): ReactNode {
+function LastUse({ keyId }: { readonly keyId: string }): ReactNode {
   const { data } = useQuery({
     queryKey: ['last-use', keyId],
     queryFn: async ({ signal }) =>

@@ -4,8 +4,8 @@ import { Link } from 'wouter';
 import { type ApiKey, call, type Me, type Merchant } from '../api';
 import { CreateKey, nameOf, ResetKey, RevokeKey } from './key-dialogs';
 import { may } from '../frame';
-import { inWords, Pager, Problem, Table, Text, Time } from '../elements';
-import { TextFilter, useFilters } from '../fields';
+import { inWords, Problem, Table, Text, Time } from '../elements';
+import { Pager, TextFilter, useFilters } from '../fields';
 import { texts } from '../texts';
 
 type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revoke'; readonly key: ApiKey };
@@ -15,13 +15,13 @@ const filters = ['environment', 'status', 'label'] as const;
 /** Lists the API keys of a merchant. */
 export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const client = useQueryClient();
-  const { page, given, isFiltered, set, clear } = useFilters(filters);
+  const { page, given, query, isFiltered, set, clear } = useFilters(filters);
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
   const { data, error } = useQuery({
     queryKey: ['keys', merchant.id, given, page],
     queryFn: ({ signal }) =>
       call<readonly ApiKey[]>(`/merchants/${merchant.id}/keys`, {
-        query: { page, per_page: 50, ...given },
+        query: { page, per_page: 50, ...query },
         signal,
       }),
     placeholderData: keepPreviousData,
@@ -57,7 +57,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
         </label>
       </div>
       <Problem error={error} roles={me.roles.join(', ')} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <NoKeys isFiltered={isFiltered} onClear={clear} />
       ) : (
         <Table caption={texts.keys.title} columns={texts.keys.columns}>
@@ -66,7 +66,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
+      <Pager meta={data?.meta} />
       {dialog === null ? null : (
         // Render the dialog outside the table. Otherwise a reload of the rows would remove the dialog, and with it a
         // new key that is shown only once.
@@ -94,7 +94,15 @@ function KeyDialog({
   readonly onClose: () => void;
 }): ReactNode {
   if (open.kind === 'create') return <CreateKey {...others} />;
-  return open.kind === 'reset' ? <ResetKey of={open.key} {...others} /> : <RevokeKey of={open.key} {...others} />;
+  if (open.kind === 'reset') return <ResetKey of={open.key} {...others} />;
+  const { me, onClose } = others;
+  const { keyId } = open.key;
+  return (
+    <RevokeKey
+      {...{ keyId, name: nameOf(open.key), me, onClose }}
+      revoke={(reason) => call(`/keys/${keyId}/revoke`, { method: 'POST', reason })}
+    />
+  );
 }
 
 function NoKeys({ isFiltered, onClear }: { readonly isFiltered: boolean; readonly onClear: () => void }): ReactNode {

@@ -1,10 +1,9 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { useSearchParams } from 'wouter';
 import { call, type Me, type Merchant } from '../api';
 import { about, ChangeProblem, FormDialog, useChange } from '../change';
-import { Dialog, Pager, Problem, Table, Text, Time } from '../elements';
-import { Choice, TextField } from '../fields';
+import { Dialog, Problem, Table, Text, Time } from '../elements';
+import { Choice, Pager, TextField, usePage } from '../fields';
 import { may } from '../frame';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
@@ -26,9 +25,8 @@ type OpenDialog = { readonly kind: 'invite' } | { readonly kind: 'change' | 'lin
 /** Lists the people of a merchant, who see only this merchant. */
 export function MembersPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const client = useQueryClient();
-  const [parameters, setParameters] = useSearchParams();
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
-  const page = Number(parameters.get('page') ?? 1);
+  const page = usePage();
   const { data, error } = useQuery({
     queryKey: ['members', merchant.id, page],
     queryFn: ({ signal }) =>
@@ -53,7 +51,7 @@ export function MembersPage({ merchant, me }: { readonly merchant: Merchant; rea
       </div>
       <p className="help">{words.help}</p>
       <Problem error={error} roles={me.roles.join(', ')} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <p className="empty">{words.empty}</p>
       ) : (
         <Table caption={words.title} columns={words.columns}>
@@ -90,7 +88,7 @@ export function MembersPage({ merchant, me }: { readonly merchant: Merchant; rea
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      <Pager meta={data?.meta} />
       {dialog === null ? null : dialog.kind === 'invite' ? (
         <Invite {...{ merchant, me }} onClose={close} />
       ) : dialog.kind === 'link' ? (
@@ -118,9 +116,13 @@ interface Invited {
   readonly url: string;
 }
 
-async function linkFor(merchant: Merchant, { id, name }: Pick<Member, 'id' | 'name'>): Promise<Invited> {
+async function linkFor(
+  merchant: Merchant,
+  { id, name }: Pick<Member, 'id' | 'name'>,
+  reason: string | undefined,
+): Promise<Invited> {
   const path = `/merchants/${merchant.id}/members/${id}/links`;
-  return { name, url: (await call<{ readonly url: string }>(path, { method: 'POST' })).data.url };
+  return { name, url: (await call<{ readonly url: string }>(path, { method: 'POST', reason })).data.url };
 }
 
 function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
@@ -131,12 +133,12 @@ function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
   const words = texts.members;
   if (sent.result !== null) return <LinkOnce invited={sent.result} onClose={onClose} />;
   const invite = (): void => {
-    sent.send(async () => {
+    sent.send(async (reason) => {
       // If the member was added but creating the link failed, the next attempt must not add the member again.
-      const body = { name, role };
-      const member = added ?? (await call<Member>(`/merchants/${merchant.id}/members`, { method: 'POST', body })).data;
+      const [path, body] = [`/merchants/${merchant.id}/members`, { name, role }];
+      const member = added ?? (await call<Member>(path, { method: 'POST', body, reason })).data;
       setAdded(member);
-      return linkFor(merchant, member);
+      return linkFor(merchant, member, reason);
     });
   };
   return (
@@ -145,7 +147,7 @@ function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
         {...{ label: words.name, help: words.nameHelp, problem: about(sent.error, 'name'), value: name }}
         {...{ maxLength: 64, required: true, autoFocus: true, readOnly: added !== null, onChange: setName }}
       />
-      <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
+      <Choice label={words.role} options={words.roles} value={role} onChange={setRole} disabled={added !== null} />
     </FormDialog>
   );
 }
@@ -159,7 +161,7 @@ function NewLink({ merchant, me, member, onClose }: DialogProps & { readonly mem
       title={words.linkTitle(member.name)}
       action={words.create}
       {...{ me, sent, onClose }}
-      onSend={() => sent.send(() => linkFor(merchant, member))}
+      onSend={() => sent.send((reason) => linkFor(merchant, member, reason))}
     >
       <p>{words.linkText}</p>
     </FormDialog>
@@ -175,39 +177,36 @@ function ChangeMember({ merchant, me, member, onClose }: DialogProps & { readonl
   const [role, setRole] = useState<Role>(
     member.roles.includes('merchant-admin') ? 'merchant-admin' : 'merchant-viewer',
   );
-  const { result, error, isBusy, send } = useChange<Member>();
+  const sent = useChange<unknown>();
+  // The field that was sent last. A retry sends its current value, which the form shows.
+  const [last, setLast] = useState<'role' | 'status'>('role');
   const words = texts.members;
-  const change = (body: object): void => {
-    send(async () => {
-      const path = `/merchants/${merchant.id}/members/${member.id}`;
-      const { data } = await call<Member>(path, { method: 'PATCH', body: { ...body, version: member.version } });
-      onClose();
-      return data;
-    });
-  };
   const isActive = member.status === 'ACTIVE';
+  const change = (field: 'role' | 'status'): void => {
+    setLast(field);
+    const path = `/merchants/${merchant.id}/members/${member.id}`;
+    const changed = field === 'role' ? { role } : { status: isActive ? 'DISABLED' : 'ACTIVE' };
+    const body = { ...changed, version: member.version };
+    sent.send((reason) => call(path, { method: 'PATCH', body, reason }), onClose, field);
+  };
+  const { isBusy } = sent;
   return (
-    <Dialog title={words.changeTitle(member.name)} onClose={onClose}>
+    <Dialog title={words.changeTitle(member.name)} {...{ isBusy, onClose }}>
       <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
       <p className="help">{isActive ? words.disableHelp : words.enableHelp}</p>
-      <ChangeProblem {...{ error, me }} onRetry={() => change({ role })} />
+      <ChangeProblem {...{ sent, me }} onRetry={() => change(last)} />
       <p className="buttons">
-        <button type="button" autoFocus onClick={onClose}>
+        <button type="button" autoFocus disabled={isBusy} onClick={onClose}>
           {texts.cancel}
         </button>
-        <button
-          type="button"
-          className={isActive ? 'danger' : ''}
-          disabled={isBusy || result !== null}
-          onClick={() => change({ status: isActive ? 'DISABLED' : 'ACTIVE' })}
-        >
+        <button type="button" className={isActive ? 'danger' : ''} disabled={isBusy} onClick={() => change('status')}>
           {isActive ? words.disable : words.enable}
         </button>
         <button
           type="button"
           className="main"
-          disabled={isBusy || result !== null || member.roles.includes(role)}
-          onClick={() => change({ role })}
+          disabled={isBusy || member.roles.includes(role)}
+          onClick={() => change('role')}
         >
           {texts.save}
         </button>

@@ -1,7 +1,8 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { ApiProblem, call, type Me, type Merchant, type Propagation } from '../api';
-import { Dialog, focusNow, Problem } from '../elements';
+import { ChangeProblem, useChange } from '../change';
+import { Dialog, focusNow } from '../elements';
 import { may } from '../frame';
 import { InForce } from './shown-once';
 import { texts } from '../texts';
@@ -65,37 +66,30 @@ function Confirm({
   readonly onClose: () => void;
 }): ReactNode {
   const client = useQueryClient();
-  // The revision (number of the latest change) of the merchant when the dialog opened. The API rejects the change if
-  // the merchant has a newer one.
+  // The merchant's revision (number of its latest change) when the dialog opened. The API rejects the change if the
+  // merchant has a newer revision.
   const [revision] = useState(merchant.revision);
-  const [state, setState] = useState<{
-    readonly done: Propagation | null;
-    readonly error: unknown;
-    readonly isBusy: boolean;
-  }>({ done: null, error: null, isBusy: false });
-  const change = async (): Promise<void> => {
-    setState({ done: null, error: null, isBusy: true });
-    try {
-      const body = { ...action.change, revision };
-      const { data } = await call<{ propagation: Propagation }>(`/merchants/${merchant.id}`, { method: 'PATCH', body });
-      setState({ done: data.propagation, error: null, isBusy: false });
-      await client.invalidateQueries({ queryKey: ['merchants'] });
-    } catch (error) {
-      setState({ done: null, error, isBusy: false });
-    }
+  const sent = useChange<Propagation>();
+  const change = (): void => {
+    sent.send(async (reason) => {
+      const [path, body] = [`/merchants/${merchant.id}`, { ...action.change, revision }];
+      const { data } = await call<{ propagation: Propagation }>(path, { method: 'PATCH', body, reason });
+      void client.invalidateQueries({ queryKey: ['merchants'] });
+      return data.propagation;
+    });
   };
-  const { done, error, isBusy } = state;
+  const { result: done, error, isBusy } = sent;
   const waits = error instanceof ApiProblem && error.code === 'approval_required';
   return (
-    <Dialog title={action.title} onClose={onClose}>
+    <Dialog title={action.title} {...{ isBusy, onClose }}>
       {done === null ? <p>{action.text}</p> : <InForce propagation={done} />}
-      {waits ? <p role="status">{texts.merchant.approval}</p> : <Problem error={error} roles={me.roles.join(', ')} />}
+      <ChangeProblem {...{ sent, me }} onRetry={change} />
       <p className="buttons">
-        <button key={done === null ? 'ask' : 'done'} type="button" ref={focusNow} onClick={onClose}>
+        <button key={done === null ? 'ask' : 'done'} type="button" ref={focusNow} disabled={isBusy} onClick={onClose}>
           {done === null && !waits ? texts.cancel : texts.done}
         </button>
         {done === null && !waits ? (
-          <button type="button" className="main" disabled={isBusy} onClick={() => void change()}>
+          <button type="button" className="main" disabled={isBusy} onClick={change}>
             {action.label}
           </button>
         ) : null}

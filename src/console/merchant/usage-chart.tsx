@@ -14,7 +14,7 @@ interface Bar {
 
 /**
  * Returns a bar for each of the last `count` hours or days, oldest first. The API omits hours and days without a
- * request.
+ * request, so they get a bar with zeros here.
  */
 function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
   const found = new Map(rows.map((row) => [Date.parse(row.from ?? ''), row]));

@@ -35,14 +35,11 @@ export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
   const [name, setName] = useState('');
   const [kind, setKind] = useState<keyof typeof texts.administrators.kinds>('person');
   const [roles, setRoles] = useState<readonly string[]>([]);
-  const sent = useChange<null>();
+  const sent = useChange<unknown>();
   const words = texts.administrators;
   const create = (): void => {
-    sent.send(async () => {
-      await call('/administrators', { method: 'POST', body: { name, kind, roles } });
-      onClose();
-      return null;
-    });
+    const body = { name, kind, roles };
+    sent.send((reason) => call('/administrators', { method: 'POST', body, reason }), onClose);
   };
   return (
     <FormDialog title={words.create} action={words.create} {...{ me, sent, onClose }} onSend={create}>
@@ -59,39 +56,31 @@ export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
 /** Changes the roles of an administrator, or disables or enables the administrator. */
 export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
   const [roles, setRoles] = useState<readonly string[]>(of.roles);
-  const { error, isBusy, send } = useChange<null>();
+  const sent = useChange<unknown>();
+  // The field that was sent last. A retry sends its current value, which the form shows.
+  const [last, setLast] = useState<'roles' | 'status'>('roles');
   const words = texts.administrators;
-  const change = (body: object): void => {
-    send(async () => {
-      await call(`/administrators/${of.id}`, { method: 'PATCH', body: { ...body, version: of.version } });
-      onClose();
-      return null;
-    });
-  };
   const isActive = of.status === 'ACTIVE';
+  const change = (field: 'roles' | 'status'): void => {
+    setLast(field);
+    const changed = field === 'roles' ? { roles } : { status: isActive ? 'DISABLED' : 'ACTIVE' };
+    const body = { ...changed, version: of.version };
+    sent.send((reason) => call(`/administrators/${of.id}`, { method: 'PATCH', body, reason }), onClose, field);
+  };
+  const { error, isBusy } = sent;
   return (
-    <Dialog title={words.changeTitle(of.name)} onClose={onClose}>
+    <Dialog title={words.changeTitle(of.name)} {...{ isBusy, onClose }}>
       <Roles ofMember={of.merchantId !== null} value={roles} onChange={setRoles} problem={about(error, 'roles')} />
       <p className="help">{isActive ? words.disableHelp : words.enableHelp}</p>
-      <ChangeProblem {...{ error, me }} onRetry={() => change({ roles })} />
+      <ChangeProblem {...{ sent, me }} onRetry={() => change(last)} />
       <p className="buttons">
-        <button type="button" onClick={onClose}>
+        <button type="button" disabled={isBusy} onClick={onClose}>
           {texts.cancel}
         </button>
-        <button
-          type="button"
-          className={isActive ? 'danger' : ''}
-          disabled={isBusy}
-          onClick={() => change({ status: isActive ? 'DISABLED' : 'ACTIVE' })}
-        >
+        <button type="button" className={isActive ? 'danger' : ''} disabled={isBusy} onClick={() => change('status')}>
           {isActive ? words.disable : words.enable}
         </button>
-        <button
-          type="button"
-          className="main"
-          disabled={isBusy || roles.length === 0}
-          onClick={() => change({ roles })}
-        >
+        <button type="button" className="main" disabled={isBusy || roles.length === 0} onClick={() => change('roles')}>
           {texts.save}
         </button>
       </p>
@@ -99,7 +88,7 @@ export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonl
   );
 }
 
-/** Creates a link that signs another administrator in once. Shows the link only once. */
+/** Creates a link with which another administrator can sign in once. Shows the link only once. */
 export function LinkFor({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
   const sent = useChange<{ readonly url: string }>();
   const words = texts.administrators;
@@ -109,7 +98,9 @@ export function LinkFor({ me, of, onClose }: DialogProps & { readonly of: Admini
   }
   const create = (): void => {
     const body = { administrator: of.id };
-    sent.send(async () => (await call<{ readonly url: string }>('/console-links', { method: 'POST', body })).data);
+    sent.send(
+      async (reason) => (await call<{ readonly url: string }>('/console-links', { method: 'POST', body, reason })).data,
+    );
   };
   return (
     <FormDialog title={words.linkTitle(of.name)} action={words.createLink} {...{ me, sent, onClose }} onSend={create}>

@@ -2,7 +2,8 @@ import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-quer
 import { Fragment, type ReactNode, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { call } from '../api';
-import { Pager, Problem, Table, Text } from '../elements';
+import { Problem, Table, Text } from '../elements';
+import { Pager, usePage } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 import { type Administrator, ChangeAdministrator, LinkFor, NewAdministrator } from './administrator-dialogs';
@@ -14,13 +15,16 @@ type OpenDialog =
 export function AdministratorsPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters] = useSearchParams();
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
-  const [page, merchantId] = [Number(parameters.get('page') ?? 1), parameters.get('merchant') ?? ''];
+  const [page, merchantId] = [usePage(), parameters.get('merchant') ?? ''];
   const { data, error } = useQuery({
     queryKey: ['administrators', page, merchantId],
     queryFn: ({ signal }) =>
-      call<readonly Administrator[]>('/administrators', { query: { page, per_page: 50, merchantId }, signal }),
+      call<readonly Administrator[]>('/administrators', {
+        query: { page, per_page: 50, merchantId: merchantId || undefined },
+        signal,
+      }),
     placeholderData: keepPreviousData,
   });
   const words = texts.administrators;
@@ -95,11 +99,7 @@ export function AdministratorsPage(): ReactNode {
           ))}
         </Table>
       )}
-      <Pager
-        page={page}
-        pages={data?.meta?.total_pages ?? 1}
-        onPage={(to) => setParameters({ ...(merchantId === '' ? {} : { merchant: merchantId }), page: String(to) })}
-      />
+      <Pager meta={data?.meta} />
       {dialog === null ? null : dialog.kind === 'create' ? (
         <NewAdministrator me={me} onClose={close} />
       ) : dialog.kind === 'link' ? (

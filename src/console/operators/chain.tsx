@@ -1,5 +1,5 @@
 import { type ReactNode, useState } from 'react';
-import { useQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { call } from '../api';
 import { CommandLine, Problem } from '../elements';
 import { texts } from '../texts';
@@ -25,13 +25,18 @@ const chainStart = '0'.repeat(64);
 /** The result of a verification: the number of verified events, or the position at which the chain breaks. */
 type Verdict = { readonly events: number } | { readonly brokenAt: number };
 
+// The key is not below `events`, which the page reads again after each event: the registry reads all events for the
+// state of the chain.
+const queryKey = ['chain'];
+
 /**
  * Shows the state of the hash chain of events, and verifies the chain on request. This browser computes the hashes
  * itself. Only the command `events verify` also checks signatures.
  */
 export function Chain(): ReactNode {
+  const client = useQueryClient();
   const { data, error } = useQuery({
-    queryKey: ['events', 'chain'],
+    queryKey,
     queryFn: async ({ signal }) => (await call<ChainState>('/events/chain', { signal })).data,
   });
   const [done, setDone] = useState<number | null>(null);
@@ -43,7 +48,9 @@ export function Chain(): ReactNode {
     setProblem(null);
     setDone(0);
     try {
-      setVerdict(await verifyChain(setDone));
+      const state = (await call<ChainState>('/events/chain')).data;
+      client.setQueryData(queryKey, state);
+      setVerdict(await verifyChain(state, setDone));
     } catch (failure) {
       setProblem(failure);
     }
@@ -51,14 +58,18 @@ export function Chain(): ReactNode {
   };
   if (data === undefined) return <Problem error={error} />;
   const { head, pruned, unchained } = data;
+  const hasAll = unchained.count === 0;
   return (
     <section className="notice">
       <p role="status">
-        {unchained.count > 0 ? (
-          <strong className="problem">{words.added(unchained.count, unchained.firstSeq)}</strong>
-        ) : verdict === null ? (
+        {hasAll ? null : (
+          <>
+            <strong className="problem">{words.added(unchained.count, unchained.firstSeq)}</strong>{' '}
+          </>
+        )}
+        {verdict === null ? (
           done === null ? (
-            words.state(number.format(head.position - pruned.position))
+            hasAll && words.state(number.format(head.position - pruned.position))
           ) : (
             words.progress(number.format(done), number.format(head.position - pruned.position))
           )
@@ -82,14 +93,24 @@ export function Chain(): ReactNode {
   );
 }
 
-async function verifyChain(onProgress: (events: number) => void): Promise<Verdict> {
-  const { pruned, head } = (await call<ChainState>('/events/chain')).data;
+async function verifyChain({ head, ...first }: ChainState, onProgress: (events: number) => void): Promise<Verdict> {
+  let { pruned } = first;
   let { position } = pruned;
   let hash = pruned.position === 0 ? chainStart : pruned.hash;
   let after: number | null = position;
   while (after !== null) {
     const query: { after: number } = { after };
     const page: ChainPage = (await call<ChainPage>('/events/chain/rows', { query })).data;
+    if (hasGap(page, after, head.position)) {
+      // The registry may have deleted the missing events after their retention period, since the last page.
+      const present: ChainState = (await call<ChainState>('/events/chain')).data;
+      if (present.pruned.position > after) {
+        ({ pruned } = present);
+        ({ position, hash } = pruned);
+        after = position;
+        continue;
+      }
+    }
     for (const event of page.events) {
       const isNext = event.position === position + 1;
       if (!isNext || event.content === null || (await hashOf(hash, event.content)) !== event.hash)
@@ -104,6 +125,11 @@ async function verifyChain(onProgress: (events: number) => void): Promise<Verdic
   return position < head.position || (position === head.position && hash !== head.hash)
     ? { brokenAt: position + 1 }
     : { events: position - pruned.position };
+}
+
+/** Whether an event is missing between the position `after` and the end of the page, or up to the position `head`. */
+function hasGap({ events }: ChainPage, after: number, head: number): boolean {
+  return events.length === 0 ? after < head : events.some(({ position }, index) => position !== after + 1 + index);
 }
 
 async function hashOf(previous: string, content: string): Promise<string> {

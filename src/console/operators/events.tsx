@@ -1,8 +1,8 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { call, type RegistryEvent } from '../api';
-import { Change, Pager, Problem, Table, Text, Time } from '../elements';
-import { TextFilter, useFilters } from '../fields';
+import { Change, Problem, Table, Text, Time } from '../elements';
+import { Pager, TextFilter, useFilters } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 import { Chain } from './chain';
@@ -12,11 +12,11 @@ const filters = ['merchantId', 'keyId', 'actor', 'requestId'] as const;
 /** Lists the events of the audit trail: who changed what, and when. */
 export function EventsPage(): ReactNode {
   const { me } = useMe();
-  const { page, given, isFiltered, set, clear } = useFilters(filters);
+  const { page, given, query, isFiltered, set, clear } = useFilters(filters);
   const { data, error } = useQuery({
     queryKey: ['events', page, given],
     queryFn: ({ signal }) =>
-      call<readonly RegistryEvent[]>('/events', { query: { page, per_page: 50, ...given }, signal }),
+      call<readonly RegistryEvent[]>('/events', { query: { page, per_page: 50, ...query }, signal }),
     placeholderData: keepPreviousData,
   });
   return (
@@ -36,7 +36,7 @@ export function EventsPage(): ReactNode {
           ))}
       </div>
       <Problem error={error} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <p className="empty">
           {isFiltered ? texts.events.noMatch : texts.events.noEvents}{' '}
           {isFiltered ? (
@@ -71,7 +71,7 @@ export function EventsPage(): ReactNode {
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
+      <Pager meta={data?.meta} />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { ApiProblem, call, type Me } from '../api';
+import { useChange } from '../change';
 import { Dialog, focusNow, Problem } from '../elements';
 import { Field } from '../fields';
 import { Prove } from '../sign-in';
@@ -24,18 +25,32 @@ export interface Draft {
   readonly amount: string;
   readonly reference: string;
   readonly reason: string;
-  /** Id of the approval; null without one. With an approval, the amount and the reference must not be changed. */
+  /**
+   * Id of the approved request; null if the funding has no approval. An approved amount and reference must not be
+   * changed.
+   */
   readonly approvalId: string | null;
 }
 
-/** Returns an empty draft with a new reference. The services move money only once per reference. */
-export function newDraft(): Draft {
-  return { amount: '', reference: `console-${crypto.randomUUID()}`, reason: '', approvalId: null };
+/**
+ * By wallet, the draft that was sent last and whose success the person has not seen. The money may have been moved, so
+ * a repeat needs the same reference, also after the person has visited other pages. Only the memory of the page has
+ * these drafts, so that nothing of them stays in the browser.
+ */
+const sentDrafts = new Map<string, Draft>();
+
+/**
+ * Returns the draft for the next funding of a wallet: the one whose outcome the person does not know, or an empty one
+ * with a new reference. The services move money only once per reference.
+ */
+export function nextDraft(walletId: string): Draft {
+  const empty = { amount: '', reference: `console-${crypto.randomUUID()}`, reason: '', approvalId: null };
+  return sentDrafts.get(walletId) ?? empty;
 }
 
 /**
- * Shows an error of a request about wallets. If the services failed, shows the registry's message unchanged, because it
- * states the next step.
+ * Shows an error of a request about wallets. If the services or the connection to them failed, shows the registry's
+ * message unchanged, because the message states the next step.
  */
 export function WalletProblem({ error, me }: { readonly error: unknown; readonly me: Me | undefined }): ReactNode {
   const isOfServices = error instanceof ApiProblem && error.code?.startsWith('services_') === true;
@@ -53,15 +68,6 @@ interface Moved {
   readonly isRepeated: boolean;
 }
 
-interface Sent {
-  readonly isBusy: boolean;
-  readonly error: unknown;
-  readonly moved: Moved | null;
-  /** Whether an approval was requested. */
-  readonly isRequested: boolean;
-}
-
-const idle: Sent = { isBusy: false, error: null, moved: null, isRequested: false };
 type Action = 'fund' | 'request';
 
 /**
@@ -85,36 +91,39 @@ export function FundWallet({
   const client = useQueryClient();
   const words = texts.wallets.fund;
   const { id, currency, environment, merchantId } = wallet;
-  const [{ isBusy, error, moved, isRequested }, setSent] = useState<Sent>(idle);
+  const sent = useChange<Moved | 'requested'>();
+  const { result, error, isBusy } = sent;
   const [last, setLast] = useState<Action | null>(null);
   const amount = minorUnits(draft.amount, currency);
   const reason = draft.reason.trim();
-  const close = (): void => onClose(moved !== null || isRequested);
+  const close = (): void => onClose(result !== null);
 
-  const act = async (action: Action): Promise<Partial<Sent>> => {
+  const act = async (action: Action): Promise<Moved | 'requested'> => {
     const funding = { amount, currency, environment, reference: draft.reference };
     if (action === 'request') {
       await call('/approvals', { method: 'POST', body: { ...funding, walletId: id }, reason });
-      return { isRequested: true };
+      return 'requested';
     }
     const query = draft.approvalId === null ? {} : { approvalId: draft.approvalId };
     const body = { ...funding, merchantId, reason };
-    return { moved: (await call<Moved>(`/wallets/${id}/fund`, { method: 'POST', query, body, reason })).data };
+    return (await call<Moved>(`/wallets/${id}/fund`, { method: 'POST', query, body, reason })).data;
   };
   const send = (action: Action): void => {
     setLast(action);
-    if (isBusy || amount === null || reason === '') return;
-    setSent({ ...idle, isBusy: true });
-    act(action).then(
-      (done) => {
-        setSent({ ...idle, ...done });
-        void client.invalidateQueries();
+    if (amount === null || reason === '') return;
+    // The request for an approval has the reference of an approved funding.
+    if (draft.approvalId === null) sentDrafts.set(id, draft);
+    // Reload after an error too, because the money may have moved.
+    sent.send(
+      () => act(action).finally(() => void client.invalidateQueries()),
+      () => {
+        if (draft.approvalId === null) sentDrafts.delete(id);
       },
-      (problem: unknown) => setSent({ ...idle, error: problem }),
     );
   };
 
-  if (moved !== null || isRequested) {
+  if (result !== null) {
+    const moved = result === 'requested' ? null : result;
     return (
       <Dialog title={moved === null ? words.requested : words.done} onClose={close}>
         {moved === null ? (
@@ -136,7 +145,7 @@ export function FundWallet({
   const reasonProblem = last !== null && reason === '' ? words.noReason : problem?.about('reason');
   const isApproved = draft.approvalId !== null;
   return (
-    <Dialog title={words.title} onClose={close}>
+    <Dialog title={words.title} {...{ isBusy }} onClose={close}>
       <form
         noValidate
         onSubmit={(event) => {
@@ -203,7 +212,7 @@ export function FundWallet({
           <WalletProblem error={error} me={me} />
         )}
         <p className="buttons">
-          <button type="button" onClick={close}>
+          <button type="button" disabled={isBusy} onClick={close}>
             {texts.cancel}
           </button>
           <button type="submit" className="main" disabled={isBusy}>

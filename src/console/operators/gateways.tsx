@@ -52,7 +52,9 @@ export function GatewaysPage(): ReactNode {
               <td>
                 {one.clockSkewMilliseconds === null
                   ? texts.unknown
-                  : texts.gateways.skew(number.format(one.clockSkewMilliseconds))}
+                  : texts.gateways[one.clockSkewMilliseconds < 0 ? 'behind' : 'ahead'](
+                      number.format(Math.abs(one.clockSkewMilliseconds)),
+                    )}
               </td>
             </tr>
           ))}

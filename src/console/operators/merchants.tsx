@@ -1,9 +1,10 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import { ApiProblem, call, type Merchant } from '../api';
-import { CommandLine, Dialog, Pager, Problem, Table, Text, Time } from '../elements';
-import { Field, TextFilter, useFilters } from '../fields';
+import { call, type Me, type Merchant } from '../api';
+import { about, FormDialog, useChange } from '../change';
+import { CommandLine, Problem, Table, Text, Time } from '../elements';
+import { Pager, TextField, TextFilter, useFilters } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 
@@ -15,11 +16,11 @@ const filters = ['name'] as const;
 export function MerchantsPage(): ReactNode {
   const { me } = useMe();
   const [isCreating, setIsCreating] = useState(false);
-  const { page, given, isFiltered, set, clear } = useFilters(filters);
+  const { page, given, query, isFiltered, set, clear } = useFilters(filters);
   const { data, error } = useQuery({
     queryKey: ['merchants', 'list', page, given],
     queryFn: ({ signal }) =>
-      call<readonly Merchant[]>('/merchants', { query: { page, per_page: 50, ...given }, signal }),
+      call<readonly Merchant[]>('/merchants', { query: { page, per_page: 50, ...query }, signal }),
     placeholderData: keepPreviousData,
   });
   return (
@@ -36,7 +37,7 @@ export function MerchantsPage(): ReactNode {
         <TextFilter label={texts.merchants.search} value={given.name} onChange={(value) => set('name', value)} />
       </div>
       <Problem error={error} roles={me?.roles.join(', ') ?? ''} />
-      {data === undefined ? null : data.data.length > 0 ? (
+      {data === undefined ? null : data.meta?.total_records !== 0 ? (
         <Table caption={texts.merchants.title} columns={texts.merchants.columns}>
           {data.data.map((merchant) => (
             <tr key={merchant.id}>
@@ -76,8 +77,8 @@ export function MerchantsPage(): ReactNode {
           </button>
         </p>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
-      {isCreating ? <NewMerchant onClose={() => setIsCreating(false)} /> : null}
+      <Pager meta={data?.meta} />
+      {isCreating && me !== undefined ? <NewMerchant me={me} onClose={() => setIsCreating(false)} /> : null}
     </>
   );
 }
@@ -86,55 +87,24 @@ function shownCount(count: number | undefined): string {
   return count === undefined ? texts.unknown : number.format(count);
 }
 
-function NewMerchant({ onClose }: { readonly onClose: () => void }): ReactNode {
+function NewMerchant({ me, onClose }: { readonly me: Me; readonly onClose: () => void }): ReactNode {
   const [, navigate] = useLocation();
   const [name, setName] = useState('');
-  const [state, setState] = useState<{ readonly error: unknown; readonly isBusy: boolean }>({
-    error: null,
-    isBusy: false,
-  });
-  const create = async (): Promise<void> => {
-    setState({ error: null, isBusy: true });
-    try {
-      const { data } = await call<Merchant>('/merchants', { method: 'POST', body: { name, status: 'ACTIVE' } });
-      navigate(`/merchants/${data.id}/keys`);
-    } catch (error) {
-      setState({ error, isBusy: false });
-    }
+  const sent = useChange<Merchant>();
+  const words = texts.merchants;
+  const create = (): void => {
+    const body = { name, status: 'ACTIVE' };
+    sent.send(
+      async (reason) => (await call<Merchant>('/merchants', { method: 'POST', body, reason })).data,
+      ({ id }) => navigate(`/merchants/${id}/keys`),
+    );
   };
   return (
-    <Dialog title={texts.merchants.create} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void create();
-        }}
-      >
-        <Field
-          label={texts.merchants.name}
-          problem={state.error instanceof ApiProblem ? state.error.about('name') : undefined}
-        >
-          {(ids) => (
-            <input
-              {...ids}
-              value={name}
-              maxLength={100}
-              required
-              autoFocus
-              onInput={({ currentTarget }) => setName(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Problem error={state.error} />
-        <p className="buttons">
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-          <button type="submit" className="main" disabled={state.isBusy}>
-            {texts.merchants.create}
-          </button>
-        </p>
-      </form>
-    </Dialog>
+    <FormDialog title={words.create} action={words.create} {...{ me, sent, onClose }} onSend={create}>
+      <TextField
+        {...{ label: words.name, problem: about(sent.error, 'name'), value: name }}
+        {...{ maxLength: 100, required: true, autoFocus: true, onChange: setName }}
+      />
+    </FormDialog>
   );
 }

@@ -1,14 +1,23 @@
+/**
+ * The API counts in the minor units of ISO 4217, but browsers give some currencies the digits of daily use, such as 0
+ * for PKR. These are the currencies that have other than 2 digits after the decimal point in ISO 4217.
+ */
+const exceptions = [
+  [0, 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF'],
+  [3, 'BHD IQD JOD KWD LYD OMR TND'],
+  [4, 'CLF UYW'],
+] as const;
+
 /** Returns how many digits a currency has after the decimal point, such as 2 for NGN and 0 for JPY. */
 function fractionDigits(currency: string): number {
-  const { maximumFractionDigits = 2 } = new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions();
-  return maximumFractionDigits;
+  return exceptions.find(([, currencies]) => currencies.split(' ').includes(currency))?.[0] ?? 2;
 }
 
 const amountForm = /^(\d{1,16})(?:\.(\d+))?$/;
 
 /**
- * Converts a typed amount into minor units. It uses no floating point, which would lose minor units.
- * @returns null if the text is not a positive amount of the currency
+ * Converts a typed amount into minor units. Uses no floating point, which would lose minor units.
+ * @returns null if the text is not a positive amount of the currency, or exceeds `Number.MAX_SAFE_INTEGER`
  */
 export function minorUnits(typed: string, currency: string): number | null {
   const [, whole = '', fraction = ''] = amountForm.exec(typed.trim()) ?? [];
@@ -28,7 +37,11 @@ export function decimalText(minor: number, currency: string): string {
 
 /** Formats an amount of minor units with its currency, as usual in the reader's language. */
 export function moneyText(minor: number, currency: string): string {
-  const format = new Intl.NumberFormat(undefined, { style: 'currency', currency, currencyDisplay: 'code' });
+  const digits = fractionDigits(currency);
+  const format = new Intl.NumberFormat(undefined, {
+    ...{ style: 'currency', currency, currencyDisplay: 'code' },
+    ...{ minimumFractionDigits: digits, maximumFractionDigits: digits },
+  });
   // Pass a text, which is formatted exactly; a number would lose digits of a large amount.
   return format.format(decimalText(minor, currency) as `${number}`);
 }

@@ -1,9 +1,12 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { call } from '../api';
-import { Pager, Problem, Table, Text, Time } from '../elements';
+import { ChangeProblem, useRowChange } from '../change';
+import { Problem, Table, Text, Time } from '../elements';
+import { Pager, usePage } from '../fields';
 import { may, useMe } from '../frame';
+import { RevokeKey } from '../merchant/key-dialogs';
 import { texts } from '../texts';
 
 interface Finding {
@@ -18,61 +21,74 @@ interface Finding {
 export function UnusualPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();
-  const [parameters, setParameters] = useSearchParams();
-  const [problem, setProblem] = useState<unknown>(null);
-  const page = Number(parameters.get('page') ?? 1);
+  const { sent, send, retry } = useRowChange<string>((id, reason) =>
+    call(`/unusual/${id}/answer`, { method: 'POST', body: { answer: 'fine' }, reason }),
+  );
+  // The finding whose key the person is about to revoke. A reload can move the rows under the pointer, and a revocation
+  // cannot be undone, so the page asks first.
+  const [revoked, setRevoked] = useState<Finding | null>(null);
+  const page = usePage();
   const { data, error } = useQuery({
     queryKey: ['unusual', page],
     queryFn: ({ signal }) =>
       call<readonly Finding[]>('/unusual', { query: { status: 'open', page, per_page: 50 }, signal }),
     placeholderData: keepPreviousData,
   });
-  const decide = async (id: string, given: 'fine' | 'revoked'): Promise<void> => {
-    setProblem(null);
-    await call(`/unusual/${id}/answer`, { method: 'POST', body: { answer: given } }).catch(setProblem);
-    await client.invalidateQueries();
-  };
-  const roles = me?.roles.join(', ') ?? '';
   const words = texts.unusual;
-  const decisions = [
-    ...(me !== undefined && may(me, 'unusual:answer') ? (['fine'] as const) : []),
-    ...(me !== undefined && may(me, 'unusual:answer') && may(me, 'keys:revoke') ? (['revoked'] as const) : []),
-  ];
+  const mayDecide = me !== undefined && may(me, 'unusual:answer');
+  const mayRevoke = mayDecide && may(me, 'keys:revoke');
   return (
     <>
       <h1>{words.title}</h1>
-      <Problem error={error} roles={roles} />
-      <Problem error={problem} roles={roles} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      <Problem error={error} roles={me?.roles.join(', ') ?? ''} />
+      {me === undefined ? null : <ChangeProblem {...{ sent, me }} onRetry={retry} />}
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <p className="empty">{words.noFindings}</p>
       ) : (
         <Table caption={words.title} columns={words.columns}>
-          {data.data.map(({ id, foundAt, message, merchantId, keyId }) => (
-            <tr key={id}>
+          {data.data.map((finding) => (
+            <tr key={finding.id}>
               <td>
-                <Time at={foundAt} />
+                <Time at={finding.foundAt} />
               </td>
               <td>
-                <Text>{message}</Text>
+                <Text>{finding.message}</Text>
               </td>
               <td>
-                <Link href={`/merchants/${merchantId}/keys`}>{merchantId}</Link>
+                <Link href={`/merchants/${finding.merchantId}/keys`}>{finding.merchantId}</Link>
               </td>
               <td>
-                <Link href={`/merchants/${merchantId}/activity?key=${keyId}`}>{keyId}</Link>
+                <Link href={`/merchants/${finding.merchantId}/activity?key=${finding.keyId}`}>{finding.keyId}</Link>
               </td>
               <td className="actions">
-                {decisions.map((decision) => (
-                  <button key={decision} type="button" onClick={() => void decide(id, decision)}>
-                    {words[decision]}
+                {mayDecide ? (
+                  <button type="button" disabled={sent.isBusy} onClick={() => send(finding.id)}>
+                    {words.fine}
                   </button>
-                ))}
+                ) : null}
+                {mayRevoke ? (
+                  <button type="button" disabled={sent.isBusy} onClick={() => setRevoked(finding)}>
+                    {words.revoked}
+                  </button>
+                ) : null}
               </td>
             </tr>
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      <Pager meta={data?.meta} />
+      {revoked === null || me === undefined ? null : (
+        <RevokeKey
+          {...{ keyId: revoked.keyId, name: revoked.keyId, me }}
+          revoke={(reason) =>
+            call(`/unusual/${revoked.id}/answer`, { method: 'POST', body: { answer: 'revoked' }, reason })
+          }
+          onClose={() => {
+            setRevoked(null);
+            void client.invalidateQueries();
+          }}
+        />
+      )}
     </>
   );
 }

@@ -1,11 +1,12 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { Link } from 'wouter';
-import { call } from '../api';
-import { Pager, Table, Text, Time } from '../elements';
+import { ApiProblem, call } from '../api';
+import { Table, Text, Time } from '../elements';
+import { Pager, usePage } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
-import { type Draft, FundWallet, newDraft, type Wallet, WalletProblem } from './fund-wallet';
+import { type Draft, FundWallet, nextDraft, type Wallet, WalletProblem } from './fund-wallet';
 import { decimalText, moneyText } from './money';
 
 const words = texts.wallets;
@@ -25,20 +26,23 @@ interface Entry {
 /** Shows one wallet and its ledger entries. */
 export function WalletPage({ id }: { readonly id: string }): ReactNode {
   const { me } = useMe();
-  const [draft, setDraft] = useState(newDraft);
-  const [isFunding, setIsFunding] = useState(false);
+  const [draft, setDraft] = useState(() => nextDraft(id));
+  // An approved funding has a draft of its own, so that neither replaces a reference that a retry must send again.
+  const [approved, setApproved] = useState<Draft | null>(null);
+  const [open, setOpen] = useState<'own' | 'approved' | null>(null);
   const { data: wallet, error } = useQuery({
     queryKey: ['wallets', id],
     queryFn: async ({ signal }) => (await call<Wallet>(`/wallets/${id}`, { signal })).data,
   });
   if (wallet === undefined || me === undefined) return <WalletProblem error={error} me={me} />;
   const mayFund = may(me, 'wallets:fund');
+  const isApproved = open === 'approved' && approved !== null;
   return (
     <>
       <div className="title">
         <h1>{words.wallet}</h1>
         {mayFund ? (
-          <button type="button" className="main" onClick={() => setIsFunding(true)}>
+          <button type="button" className="main" onClick={() => setOpen('own')}>
             {words.fund.title}
           </button>
         ) : null}
@@ -64,48 +68,45 @@ export function WalletPage({ id }: { readonly id: string }): ReactNode {
         <ApprovedFundings
           wallet={wallet}
           administratorId={me.administratorId}
-          onFund={(approved) => {
-            setDraft(approved);
-            setIsFunding(true);
+          onFund={(one) => {
+            setApproved((former) => (former?.approvalId === one.approvalId ? former : one));
+            setOpen('approved');
           }}
         />
       ) : null}
       <Entries wallet={wallet} />
-      {isFunding ? (
+      {open === null ? null : (
         <FundWallet
-          {...{ wallet, me, draft }}
-          onDraft={setDraft}
+          {...{ wallet, me }}
+          draft={isApproved ? approved : draft}
+          onDraft={isApproved ? setApproved : setDraft}
           onClose={(isDone) => {
-            setIsFunding(false);
-            // If this funding is done or was approved, the next funding starts with an empty draft, not with the old
-            // amount.
-            if (isDone || draft.approvalId !== null) setDraft(newDraft());
+            setOpen(null);
+            // The next funding starts with an empty draft, not with the old amount.
+            if (isDone && isApproved) setApproved(null);
+            else if (isDone) setDraft(nextDraft(id));
           }}
         />
-      ) : null}
+      )}
     </>
   );
 }
 
-function useEntries(id: string, page: number) {
-  return useQuery({
+function Entries({ wallet: { id, currency } }: { readonly wallet: Wallet }): ReactNode {
+  const { me } = useMe();
+  const page = usePage();
+  const { data, error } = useQuery({
     queryKey: ['wallets', id, 'entries', page],
     queryFn: ({ signal }) =>
       call<readonly Entry[]>(`/wallets/${id}/entries`, { query: { page, per_page: 20 }, signal }),
     placeholderData: keepPreviousData,
   });
-}
-
-function Entries({ wallet: { id, currency } }: { readonly wallet: Wallet }): ReactNode {
-  const { me } = useMe();
-  const [page, setPage] = useState(1);
-  const { data, error } = useEntries(id, page);
   const accountOf = (account: string): string => words.accounts[account] ?? words.wallet;
   return (
     <>
       <h2>{words.entries}</h2>
       <WalletProblem error={error} me={me} />
-      {data === undefined ? null : data.data.length === 0 ? (
+      {data === undefined ? null : data.meta?.total_records === 0 ? (
         <p className="empty">{words.noEntries}</p>
       ) : (
         <Table caption={words.entries} columns={words.entryColumns}>
@@ -130,7 +131,7 @@ function Entries({ wallet: { id, currency } }: { readonly wallet: Wallet }): Rea
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={setPage} />
+      <Pager meta={data?.meta} />
     </>
   );
 }
@@ -148,11 +149,11 @@ interface ApprovedFunding {
 const approvalMilliseconds = 24 * 3_600_000;
 
 /**
- * Lists approved fundings of a wallet that the signed-in person requested. They were approved in the last 24 hours, and
- * their money was not moved yet.
+ * Lists a wallet's fundings that can be carried out now. The signed-in person requested them, another administrator
+ * approved them in the last 24 hours, and their money was not moved yet.
  */
 function ApprovedFundings({
-  wallet: { id, currency },
+  wallet,
   administratorId,
   onFund,
 }: {
@@ -166,33 +167,63 @@ function ApprovedFundings({
       (await call<readonly ApprovedFunding[]>('/approvals', { query: { status: 'APPROVED', per_page: 100 }, signal }))
         .data,
   });
-  const { data: entries } = useEntries(id, 1);
   const own = data.filter(
-    ({ change, subject, requestedBy, decidedAt, after }) =>
-      // Hide a funding whose reference is in one of the newest ledger entries: its money was already moved, and the
-      // services move money only once per reference.
-      entries?.data.every(({ reference }) => reference !== after?.reference) === true &&
+    ({ change, subject, requestedBy, decidedAt }) =>
       change === 'wallet.fund' &&
-      subject === id &&
+      subject === wallet.id &&
       requestedBy === administratorId &&
       Date.now() - Date.parse(decidedAt ?? '') < approvalMilliseconds,
   );
   return own.map(({ id: approvalId, after, reason }) =>
     after === null ? null : (
-      <p key={approvalId} className="notice">
-        {words.approved(moneyText(after.amount, currency), after.reference)}{' '}
-        <button
-          type="button"
-          onClick={() =>
-            onFund({
-              ...{ approvalId, reference: after.reference, reason: reason ?? '' },
-              amount: decimalText(after.amount, currency),
-            })
-          }
-        >
-          {words.fundApproved}
-        </button>
-      </p>
+      <FundAsApproved
+        key={approvalId}
+        {...{ wallet, amount: after.amount, reference: after.reference }}
+        onFund={() =>
+          onFund({
+            ...{ approvalId, reference: after.reference, reason: reason ?? '' },
+            amount: decimalText(after.amount, wallet.currency),
+          })
+        }
+      />
     ),
   );
+}
+
+/** Offers to carry out an approved funding, once it is known that its money was not moved yet. */
+function FundAsApproved({
+  wallet: { id, currency },
+  amount,
+  reference,
+  onFund,
+}: {
+  readonly wallet: Wallet;
+  readonly amount: number;
+  readonly reference: string;
+  readonly onFund: () => void;
+}): ReactNode {
+  const { data: isDone } = useQuery({
+    queryKey: ['wallets', id, 'moved', reference],
+    queryFn: ({ signal }) => isMoved(id, reference, signal),
+  });
+  if (isDone !== false) return null;
+  return (
+    <p className="notice">
+      {words.approved(moneyText(amount, currency), reference)}{' '}
+      <button type="button" onClick={onFund}>
+        {words.fundApproved}
+      </button>
+    </p>
+  );
+}
+
+/** Returns whether the wallet has a ledger entry with the reference. */
+async function isMoved(id: string, reference: string, signal: AbortSignal): Promise<boolean> {
+  const path = `/wallets/${id}/entries`;
+  const { data } = await call<readonly Entry[]>(path, { query: { reference }, signal }).catch((error: unknown) => {
+    // During an upgrade, processes of the previous release reject the parameter. Then search the newest entries.
+    if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
+    return call<readonly Entry[]>(path, { query: { per_page: 100 }, signal });
+  });
+  return data.some((entry) => entry.reference === reference);
 }

@@ -2,8 +2,8 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { call } from '../api';
-import { Pager, Table, Text, Time } from '../elements';
-import { TextFilter, useFilters } from '../fields';
+import { Table, Text, Time } from '../elements';
+import { Pager, TextFilter, useFilters } from '../fields';
 import { useMe } from '../frame';
 import { texts } from '../texts';
 import { type Wallet, WalletProblem } from './fund-wallet';
@@ -15,13 +15,13 @@ const filterNames = ['merchantId', 'environment', 'currency'] as const;
 /** Lists the wallets of all merchants. */
 export function WalletsPage(): ReactNode {
   const { me } = useMe();
-  const { page, given, isFiltered, set, clear } = useFilters(filterNames);
+  const { page, given, query, isFiltered, set, clear } = useFilters(filterNames);
   const { data, error } = useQuery({
     queryKey: ['wallets', 'list', page, given],
     queryFn: ({ signal }) =>
       call<readonly Wallet[]>('/wallets', {
         // Ignore the currency until the person has typed all three letters.
-        query: { ...given, page, per_page: 50, currency: given.currency.length === 3 ? given.currency : '' },
+        query: { ...query, page, per_page: 50, currency: given.currency.length === 3 ? given.currency : undefined },
         signal,
       }),
     placeholderData: keepPreviousData,
@@ -50,7 +50,7 @@ export function WalletsPage(): ReactNode {
         </label>
       </div>
       <WalletProblem error={error} me={me} />
-      {data === undefined ? null : data.data.length > 0 ? (
+      {data === undefined ? null : data.meta?.total_records !== 0 ? (
         <Table caption={words.title} columns={words.columns}>
           {data.data.map((wallet) => (
             <tr key={wallet.id}>
@@ -80,7 +80,7 @@ export function WalletsPage(): ReactNode {
           )}
         </p>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
+      <Pager meta={data?.meta} />
     </>
   );
 }

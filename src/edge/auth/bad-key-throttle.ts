@@ -12,17 +12,17 @@ export interface ThrottleLimits {
   /** A source is throttled after this many requests without an acceptable key within `windowSeconds`. */
   readonly badKeys: number;
   /**
-   * Number of requests without an acceptable key within `windowSeconds`, of all unthrottled sources together. Once it
-   * is reached, the look-up limits apply to unknown keys from every source.
+   * Number of requests without an acceptable key within `windowSeconds`, of all unthrottled sources together. Once this
+   * number is reached, the look-up limits apply to unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
   readonly pauseSeconds: number;
-  /** Look-ups per second reserved for each throttled source, for keys that are not known to exist. */
+  /** Look-ups of unknown keys per second that are reserved for each source to which the look-up limits apply. */
   readonly lookupsPerSecond: number;
   /**
-   * Further look-ups per second, shared by all throttled sources. This budget exists twice: once for generated keys
-   * with a valid checksum, once for imported keys without a checksum.
+   * Further look-ups of unknown keys per second, shared by all sources to which the look-up limits apply. This budget
+   * exists twice: once for generated keys with a valid checksum, once for imported keys without a checksum.
    */
   readonly totalLookupsPerSecond: number;
   readonly maxSources: number;
@@ -53,7 +53,7 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
  * key. The first three are decided before the key look-up. `permission_denied` shows that the key is valid, but any
  * accepted request with the key would show that too.
  */
-const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
+export const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
   'tor_blocked',
   'key_required',
@@ -64,9 +64,9 @@ const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
  * Throttles sources (IPv4 addresses or IPv6 /64s) that send requests without an acceptable key. Counts by source, not
  * by key, so no client can lock a merchant out. A throttled source gets a 429 in place of every response that would
  * reveal whether a key exists.
- * While a limit is exceeded, the throttle also limits look-ups in the key store, because the gateway cannot distinguish
- * a made-up key from a valid key that it has not seen yet:
- * - A key that is known to exist is always looked up.
+ * While a source, or all sources together, are throttled, the throttle also limits look-ups in the key store. The
+ * gateway cannot distinguish a made-up key from a valid key that it has not seen yet, so these rules apply:
+ * - A key that is known to exist, or whose look-up result is cached, is always looked up.
  * - A generated key with a wrong checksum is never looked up.
  * - Of all other keys, the first one on each connection is looked up, which costs an attacker a handshake.
  * - All further keys are subject to look-up budgets.
@@ -125,9 +125,9 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Whether look-ups are limited for a source, because it or all sources together sent too many requests without an
-   * acceptable key.
-   * @param source null if unknown
+   * Whether look-ups are limited for a source, because the source, or all sources together, sent too many requests
+   * without an acceptable key.
+   * @param source null if the source is unknown
    */
   limits(source: string | null): boolean {
     return this.#pauseOf(source) !== null || this.isTotalReached;
@@ -149,19 +149,19 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 
   /**
-   * Counts a denied request if the denial means that it had no acceptable key.
+   * Counts a denied request if the denial means that the request had no acceptable key.
+   * @param source null if the source is unknown
    * @throws GatewayError `throttled` if the source is throttled and the denial would reveal whether the key exists
    */
-  denied(source: string, denial: DenialCode): void {
-    const known = this.isQuiet ? undefined : this.#sources.get(source);
-    const pauseEnd = known?.bad.pauseEnd(this.#now()) ?? null;
-    if (withoutAcceptableKey.has(denial)) this.#count((known ?? this.#sourceOf(source)).bad);
+  denied(source: string | null, denial: DenialCode): void {
+    const pauseEnd = this.#pauseOf(source);
+    if (withoutAcceptableKey.has(denial)) this.count(source);
     if (pauseEnd !== null && !revealingNoKey.has(denial)) throw this.#refusal(pauseEnd, denial);
   }
 
   /**
    * Counts a request without an acceptable key.
-   * @param source null if unknown; in that case, the request counts only towards the total of all sources
+   * @param source null if the source is unknown; the request then counts only towards the total of all sources
    */
   count(source: string | null): void {
     this.#count(source === null ? null : this.#sourceOf(source).bad);
@@ -189,9 +189,11 @@ export class BadKeyThrottle implements KeyThrottle {
     }
     if (this.#totalLookups[checksum].take()) return;
     const { lookupsPerSecond } = this.#limits;
-    const of = this.#sourceOf(source);
-    of.lookups ??= new TokenBucket(lookupsPerSecond, lookupsPerSecond, this.#now);
-    if (of.lookups.take()) return;
+    const of = source === null ? null : this.#sourceOf(source);
+    if (of !== null) {
+      of.lookups ??= new TokenBucket(lookupsPerSecond, lookupsPerSecond, this.#now);
+      if (of.lookups.take()) return;
+    }
     this.refusedLookups.budget += 1;
     this.count(source);
     throw this.#refusal(pauseEnd, 'the lookup quota for unknown keys is used up');

@@ -9,8 +9,8 @@ import type { RateLimit } from './step-sources.js';
 
 /**
  * Response headers that report a merchant's remaining quota: the two headers of
- * draft-ietf-httpapi-ratelimit-headers-10, and the three headers of draft versions up to 06. Many clients read these
- * three.
+ * draft-ietf-httpapi-ratelimit-headers-10, and the three headers of draft versions up to 06, which many clients still
+ * read.
  */
 type RateLimitHeader = 'ratelimit-policy' | 'ratelimit' | 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
 

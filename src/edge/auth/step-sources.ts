@@ -10,7 +10,7 @@ import type { RouteTable } from '../request/routes.js';
 /** Dependencies of the steps that check a request. */
 export interface StepSources extends FactSources {
   readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
-  /** HMAC key for look-up ids (hashes under which the store finds keys); null for plain SHA-256. */
+  /** HMAC key for look-up ids, the hashes by which the store finds keys; null if these ids are plain SHA-256. */
   readonly pepper: Pepper | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
@@ -27,16 +27,16 @@ export interface StepSources extends FactSources {
   readonly throttle: KeyThrottle | null;
   /** The limit on the request rate of each merchant; null without a limit. */
   readonly merchantRate: RateLimit | null;
-  /** The access log. `problem` returns why it cannot be written; null if it can. */
+  /** The access log. `problem` returns why the log cannot be written; null if the log is writable. */
   readonly requiredLog: { problem(): string | null };
   /** The overload detection. `problem` returns why the process is overloaded; null if it is not. */
   readonly overload: { problem(): string | null };
 }
 
-/** The sender of an API key, with the data that the look-up limits need. */
+/** An API key and its sender: the inputs of the look-up limits. */
 export interface KeySender {
-  /** IPv4 address or IPv6 /64 of the client, as `sourceOf` returns it. */
-  readonly source: string;
+  /** IPv4 address or IPv6 /64 of the client, as `sourceOf` returns it; null if unknown. */
+  readonly source: string | null;
   readonly key: string;
   /** The client's own connection; null for a proxy's connection, which carries requests of many clients. */
   readonly connection: Pick<ConnectionFacts, 'usedFirstLookup'> | null;
@@ -45,8 +45,8 @@ export interface KeySender {
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
   /**
-   * True if no client is throttled now, and clients together have not reached their limit. Then a request with a key
-   * needs no throttle check.
+   * True while no client is throttled and all clients together are below the total limit. In this state, a request
+   * with a key needs no throttle check.
    */
   readonly isQuiet: boolean;
   /**
@@ -55,10 +55,10 @@ export interface KeyThrottle {
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
   /**
-   * Counts a denied request if the denial means that it had no acceptable key.
+   * Counts a denied request if the denial means that the request had no acceptable key.
    * @throws GatewayError `throttled` if the source is throttled and the denial would reveal whether the key exists
    */
-  denied(source: string, denial: DenialCode): void;
+  denied(source: string | null, denial: DenialCode): void;
 }
 
 /** Limits the request rate of each merchant. */

@@ -7,7 +7,7 @@ import type { RequestFacts } from '../../policy/facts.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { keyFormatOf } from '../../policy/key-format.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
-import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../../policy/client-address.js';
+import { effectiveTrustedProxies, resolveClientAddress, throttledSource } from '../../policy/client-address.js';
 import type { ConnectionFacts } from '../request/connection-facts.js';
 import { GatewayError } from '../request/errors.js';
 import type { Findings } from '../request/findings.js';
@@ -22,7 +22,7 @@ import type { StepSources, WaitingClient } from './step-sources.js';
  * Runs the checks of a request in the order below, before its body is read. Unknown paths and methods undergo the same
  * checks, because only a caller with a valid key is allowed to learn which paths exist. The proxy (proxy/proxy.ts) then
  * forwards an accepted request, or the gateway itself responds (response/own-responses.ts).
- * @returns the rule that denies the request; null if it is accepted
+ * @returns the code of the denial; null if the request is accepted
  * @throws GatewayError if the request fails for a reason other than a rule
  */
 export function runSteps(
@@ -56,7 +56,7 @@ export function runSteps(
   const place = sources.routes(target.path);
   found.match = 'route' in place ? place : null;
   // Reject a request whose client address is unknown. No list contains an unknown address, so the Tor check would let
-  // it pass.
+  // the request pass.
   const address = requireAddress(request, found.clientAddress);
   found.location = sources.geoIp?.locate(address) ?? null;
   // Collect all facts (the inputs of the access rules) before applying the rules, because the rules do no I/O.
@@ -70,9 +70,9 @@ export function runSteps(
     found.keyLookup = keyLookup;
     if (keyLookup === null) found.exposedLookupId = lookupId;
     requireConnectedClient(caller, 'its key was being looked up');
-    // The throttle counts a denial for its source. For a throttled source, it can throw a 429 instead of the denial.
+    // The throttle counts denials by source. For a throttled source, it can throw a 429, which replaces the denial.
     if (denial !== null) {
-      sources.throttle?.denied(sourceOf(address), denial);
+      sources.throttle?.denied(throttledSource(address, sources.trustedProxies), denial);
       return denial;
     }
     // Count only accepted requests towards a merchant's rate limit. Otherwise a client without a valid key could use up
@@ -129,15 +129,16 @@ function storeFor(
   { clientAddress }: RequestFacts,
   key: string,
   connection: ConnectionFacts | null,
-  { throttle, keyStore }: StepSources,
+  sources: StepSources,
 ): Pick<KeyStore, 'find'> {
+  const { throttle, keyStore, trustedProxies } = sources;
   if (throttle === null || throttle.isQuiet) return keyStore;
-  return throttle.sparing(keyStore, { source: sourceOf(clientAddress), key, connection });
+  return throttle.sparing(keyStore, { source: throttledSource(clientAddress, trustedProxies), key, connection });
 }
 
 /**
- * Applies the rules and measures the time of the key look-up. Without the key store or a Tor exit list, the request
- * fails with 503, never with the error for an invalid key.
+ * Applies the rules and measures the time of the key look-up. If the key store or a required Tor exit list is
+ * unavailable, the request fails with 503, never with the error for an invalid key.
  */
 function decide(
   found: Findings,
@@ -152,11 +153,12 @@ function decide(
   };
   const fail = (error: unknown): never => {
     if (error instanceof GatewayError) throw error; // the throttle rejected the key before any look-up
+    // Only a rule about the request itself can be undecidable, so the key was not looked up.
+    if (error instanceof Undecidable) throw new GatewayError('tor_list_unavailable', error.message, { cause: error });
     found.lookupDuration = performance.now() - startedAt;
     if (error instanceof KeyStoreUnavailable) {
       throw new GatewayError('key_store_unavailable', error.message, { cause: error });
     }
-    if (error instanceof Undecidable) throw new GatewayError('tor_list_unavailable', error.message, { cause: error });
     throw error;
   };
   try {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { parseRemoteAddress } from '../../policy/client-address.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { cutAtKey } from '../../telemetry/mask-keys.js';
@@ -11,14 +12,17 @@ import { closeAfterResponse, lingeringClose } from '../response/lingering-close.
 /** Maximum number of pipelined requests that wait on a connection. */
 const mostWaiting = 16;
 /**
- * Once a client exceeds `mostWaiting`, its further requests are dropped. After this number of dropped requests, the
- * connection is closed.
+ * Once a client exceeds `mostWaiting`, its waiting and further requests are dropped (not executed). After this number
+ * of dropped requests, the connection is closed at once.
  */
 const mostDropped = 1_000;
 
+/** `event.reason` in the log line of a request that ended because too many requests were dropped behind it. */
+export const floodDetail = 'the gateway closed this connection: the client pipelined too many requests behind this one';
+
 /**
- * A line of a request head that is too long and still lacks its line end: the number of its bytes that were dropped,
- * and its last characters.
+ * An overlong line of a request head, before the end of the line has arrived. `bytes` is the number of bytes of the
+ * line that were dropped so far. `tail` contains the last characters of these bytes.
  */
 interface UnfinishedLine {
   readonly bytes: number;
@@ -41,22 +45,20 @@ export class ClientConnection implements ConnectionFacts {
   /** Whether an error of Node's HTTP parser on this connection has been reported. Later parser errors are ignored. */
   hasRefused = false;
   /**
-   * The request line or header line that exceeds the parser's limit and whose end has not arrived yet. Null if there is
-   * no such line.
+   * The request line or header line that exceeds the parser's limit, if the end of the line has not arrived yet;
+   * otherwise null.
    */
   unfinishedLine: UnfinishedLine | null = null;
   /** `bytesRead` of the socket before the first byte of the first request. */
   readonly #bytesBefore: number;
   /** The last request received. Null before the first request, and after `endTurn` or a close has cleared it. */
   #newest: Exchange | null = null;
-  /**
-   * The request in progress; without one, the last request that was executed. Null before the first request, after
-   * `endTurn` has cleared it, and after the connection has closed.
-   */
+  /** The request in progress, or the last executed one; see `current`. */
   #current: Exchange | null = null;
   #waiting = 0;
   /** Whether too many requests were pipelined. If so, no request after the current one is executed. */
   #isFull = false;
+  #isStopping = false;
   #dropped = 0;
 
   /** @param bufferedBytes number of bytes of the first request that have already been read from the socket */
@@ -69,8 +71,8 @@ export class ClientConnection implements ConnectionFacts {
     this.place = origin.place;
     this.tls = tlsFactsOf(socket);
     this.#bytesBefore = socket.bytesRead - bufferedBytes;
-    // Clear the references on close. V8 retains the value of a WeakMap entry until a full garbage collection, even if
-    // its key is unreachable.
+    // Clear these references on close, because the WeakMap `known` retains this object until a full garbage collection,
+    // even if the socket is unreachable.
     socket.once('close', () => {
       this.#newest = null;
       this.#current = null;
@@ -82,34 +84,52 @@ export class ClientConnection implements ConnectionFacts {
     return this.socket.bytesRead !== this.#bytesBefore;
   }
 
+  /** Whether too many requests were pipelined. If so, no request after the current one is executed. */
+  get isFull(): boolean {
+    return this.#isFull;
+  }
+
   /** The last request received. Null before the first request, and after `endTurn` or a close has cleared it. */
   get newest(): Exchange | null {
     return this.#newest;
   }
 
   /**
+   * The request in progress. If no request is in progress, the last executed request. Null before the first request,
+   * after `endTurn` has cleared the field, and after the connection has closed.
+   */
+  get current(): Exchange | null {
+    return this.#current;
+  }
+
+  /** Whether so many requests were dropped that the connection was closed at once. */
+  get isFlooded(): boolean {
+    return this.#dropped > mostDropped;
+  }
+
+  /**
    * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
-   * delays only its response. If the connection breaks during this delay, Node emits no event for the waiting request.
-   * A waiting request that had already been executed would then never be logged, and never release its permit (slot for
-   * a request in flight at the upstream). If too many requests wait, the connection closes, but only after the current
-   * response, because that response could confirm a payout.
+   * delays only its response. If the connection breaks during this delay, Node emits no event for the request. A
+   * request that was executed at once would then never be logged, and would never release its permit (slot for a
+   * request in flight at the upstream).
+   * If too many requests wait, the connection closes, but only after the current response, because that response could
+   * confirm a payout. Further requests do not wait: each would cost memory, and the end of a long queue would overflow
+   * the stack.
    * @param turn called when all earlier requests have ended. If `alive` is false, no response can be sent, so the
    *   request must not be executed (RFC 9112 9.6).
    */
   awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
     const previous = this.#newest;
+    if (previous !== null && !previous.over && (this.#isFull || this.#waiting === mostWaiting)) {
+      this.#refuseToWait(turn);
+      return;
+    }
     this.#newest = exchange;
     if (previous === null || previous.over) {
       this.#begin(exchange, turn);
       return;
     }
     this.#waiting += 1;
-    if (this.#waiting > mostWaiting && !this.#isFull) {
-      this.#isFull = true;
-      // Too many requests wait, so stop reading until the current request has ended.
-      this.socket.pause();
-      if (this.#current !== null) closeAfterCurrentResponse(this.#current);
-    }
     previous.whenOver(() => {
       this.#waiting -= 1;
       this.#begin(exchange, turn);
@@ -129,8 +149,29 @@ export class ClientConnection implements ConnectionFacts {
   #begin(exchange: Exchange, turn: (alive: boolean) => void): void {
     const isAlive = !this.#isFull && exchange.response.socket !== null && this.socket.writable;
     if (isAlive) this.#current = exchange;
-    else if ((this.#dropped += 1) > mostDropped) this.socket.destroy();
+    else this.#drop();
     turn(isAlive);
+  }
+
+  #refuseToWait(turn: (alive: boolean) => void): void {
+    if (!this.#isFull && this.#current !== null) closeAfterCurrentResponse(this.#current);
+    this.#isFull = true;
+    this.#drop();
+    if (!this.#isStopping) {
+      this.#isStopping = true;
+      // Stop reading until the current request has ended. A pause now would have no effect, because Node resumes the
+      // socket after each request that it has read.
+      atEndOfTurn(() => {
+        this.#isStopping = false;
+        if (this.#current?.over === false) this.socket.pause();
+      });
+    }
+    turn(false);
+  }
+
+  #drop(): void {
+    this.#dropped += 1;
+    if (this.isFlooded) this.socket.destroy();
   }
 }
 
@@ -147,7 +188,10 @@ export function openConnection(socket: Socket, origin: ConnectionOrigin, buffere
   return connection;
 }
 
-/** Returns the `ClientConnection` of a socket. Creates it for a socket that no listener has accepted, as in tests. */
+/**
+ * Returns the `ClientConnection` of a socket. Creates it for a socket without one, such as a socket of the management
+ * listener.
+ */
 export function connectionOf(socket: Socket): ClientConnection {
   return known.get(socket) ?? openConnection(socket, originOf(socket), 0);
 }

@@ -14,12 +14,12 @@ export type Eviction = (typeof evictions)[number];
 
 /** `event.reason` in the log line of a request whose connection was evicted. */
 export const evictionDetail =
-  'the gateway closed this connection to make room for a new one: the request was not accepted yet, or its body had not arrived';
+  'the gateway closed this connection to make room for a new one, because the limit of connections was reached: the request was not accepted yet, or its body had not arrived';
 
 /**
- * Fraction of the connection limit. While fewer connections than this are without an accepted request, they are most
- * likely just new. Then a connection of the merchant that holds more than half of all connections is evicted first. If
- * no merchant holds so many, a connection without an accepted request is evicted.
+ * A fraction of the connection limit. While fewer connections than this lack an accepted request, they are most likely
+ * just new. The limiter then first looks for a connection of a merchant that holds more than half of all connections.
+ * If it finds none, it evicts a connection without an accepted request.
  */
 const newcomerShare = 1 / 16;
 
@@ -32,15 +32,15 @@ export interface ConnectionCounts {
 /**
  * Admits connections to a listener. While the listener is full, a new connection evicts an old one, so that clients
  * without a key cannot lock out clients with a key:
- * - first the oldest connection without an accepted request, of the source (IPv4 address or IPv6 /64) with the most
- *   such connections;
- * - otherwise, if one merchant holds more than half of the listener's connections, the connection of this merchant that
- *   has been idle, or waiting for its request body, for the longest time.
+ * 1. The oldest connection without an accepted request is evicted. Only the source (IPv4 address or IPv6 /64) with the
+ *    most of these connections is considered.
+ * 2. If no such connection exists, the limiter looks for a merchant with more than half of the listener's connections.
+ *    It evicts the merchant's connection that has been idle, or waiting for a request body, for the longest time.
  *
- * While few connections lack an accepted request, the second rule comes first. Otherwise new connections would evict
- * each other. A connection is never evicted while its current request is accepted and has arrived completely. A trusted
- * proxy carries many clients, so the first rule does not apply to its connections. For the second rule, such a
- * connection counts as one of the merchant that it served last.
+ * While few connections lack an accepted request, rule 2 comes first. Otherwise new connections would evict each other.
+ * A connection is never evicted once its current request is accepted and the body, if any, has arrived or is being
+ * forwarded. Rule 1 does not apply to connections of a trusted proxy, because the proxy carries many clients. For rule
+ * 2, a connection of a proxy counts for the merchant that it served last.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionCounts;
@@ -100,8 +100,8 @@ interface Tables {
 }
 
 /**
- * The slot of an open connection. It is listed under the connection's source until a request is accepted, and then
- * under the merchant that the connection served last.
+ * The slot of an open connection. While the connection can be evicted, its slot is in a list. This is the list of its
+ * source before the first accepted request, and then the list of the merchant that the connection served last.
  */
 export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   previous: ConnectionSlot | null = null;
@@ -118,7 +118,10 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   #source: Source<ConnectionSlot> | null = null;
   /** The merchant of the last accepted request; null before the first one. */
   #holder: Holder<ConnectionSlot> | null = null;
-  /** Whether the current request is accepted and has arrived completely. If so, the connection is not evicted. */
+  /**
+   * Whether the current request is accepted, and its body, if any, has arrived or is being forwarded. If so, the
+   * connection is not evicted.
+   */
   #isInUse = false;
   #isReleased = false;
   #isEvicted = false;
@@ -132,6 +135,11 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   /** Whether the connection was evicted. */
   get isEvicted(): boolean {
     return this.#isEvicted;
+  }
+
+  /** Whether a request on the connection was accepted. */
+  get hasAccepted(): boolean {
+    return this.#holder !== null;
   }
 
   /** Counts the connection for its source once the source is known. Not called for trusted proxies. */
@@ -151,8 +159,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
 
   /**
    * Called when the current request is accepted. The connection now counts for the request's merchant.
-   * @param hasBody whether the request has a body that has not arrived yet. If false, the connection is not evicted
-   *   before the request ends.
+   * @param hasBody whether the request has a body. If so, the connection can be evicted until `bodyArrived` is called.
+   *   Otherwise, it is not evicted before the request ends.
    */
   accepted(merchantId: string, hasBody: boolean): void {
     if (this.#isReleased) return;
@@ -228,7 +236,7 @@ interface Holder<Connection extends Links<Connection>> {
 class Holders<Connection extends Links<Connection>> {
   readonly #all: number;
   readonly #byMerchant = new Map<string, Holder<Connection>>();
-  /** The merchant with more than half of all connections; null if no merchant has so many. */
+  /** The merchant whose connections exceed half of `#all`; null without such a merchant. */
   #most: Holder<Connection> | null = null;
 
   /** @param all maximum number of connections of the listener */

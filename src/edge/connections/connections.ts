@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
+import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { abortResponse } from '../response/lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
-import type { ClientConnection } from './client-connection.js';
+import { type ClientConnection, connectionOf } from './client-connection.js';
 
 /** A value, and when it was added, in `performance.now()` milliseconds. */
 interface Since<Value> {
@@ -12,14 +13,14 @@ interface Since<Value> {
 
 /**
  * How long to wait for a client's next request during shutdown, in milliseconds. The client could be about to send a
- * request, and an immediate close would reset the connection. The time starts with the connect, the TLS handshake, or a
- * response that promised keep-alive.
+ * request, and an immediate close would reset the connection. The wait starts when the connection is accepted, when its
+ * TLS handshake is complete, or when a response that promised keep-alive has ended.
  */
 const nextRequestMilliseconds = 1_000;
 
 /**
- * Tracks the connections of one listener, to close them at shutdown. Node itself closes connections that are idle after
- * a request, but waits for connections without any request and for TLS handshakes that never finish.
+ * Tracks the connections of one listener, to close them at shutdown. Node itself closes only connections that are idle
+ * after a request. It would wait for connections without any request, and for TLS handshakes that never finish.
  */
 export class Connections {
   readonly #open = new MemberList<Since<Socket>>();
@@ -53,7 +54,7 @@ export class Connections {
     return this.#cutOff;
   }
 
-  /** Whether connections are closed as soon as they are idle. */
+  /** Whether `closeUnused` was called. From then on, a connection that stays idle for a second is closed. */
   get areClosing(): boolean {
     return this.#closing;
   }
@@ -72,16 +73,20 @@ export class Connections {
     this.#lastResponses = true;
   }
 
-  /** During shutdown, closes a connection whose response promised keep-alive if no further request arrives in time. */
-  responseEnded({ request, response }: Exchange): void {
-    if (this.#closing && response.shouldKeepAlive) closeUnlessRead(request.socket, nextRequestMilliseconds);
+  /**
+   * During shutdown, closes the connection of a keep-alive response if no further request arrives in time. A pipelined
+   * request has arrived already.
+   */
+  responseEnded(exchange: Exchange, connection: ClientConnection): void {
+    if (this.#closing && exchange.response.shouldKeepAlive && connection.newest === exchange)
+      closeUnlessRead(connection.socket, nextRequestMilliseconds);
   }
 
   /**
-   * Resolves when the event loop has accepted the connections that were pending in the kernel, and has read their
-   * bytes; after one second at the latest. Shutdown must wait for both: the kernel resets connections that are pending
-   * when the listening socket closes, and connections that are closed with unread bytes. libuv accepts only one
-   * connection per event loop turn.
+   * Waits, for at most one second, until the event loop has accepted the connections that were pending in the kernel
+   * and has read their bytes. Otherwise the kernel would reset these connections at shutdown: those still pending when
+   * the listening socket closes, and those that are closed with unread bytes. The wait can take many event loop turns,
+   * because libuv accepts only one connection per turn.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;
@@ -138,11 +143,31 @@ function closeUnlessRead(socket: Socket, milliseconds: number): void {
   }
   const { bytesRead } = socket;
   const timer = setTimeout(() => {
-    if (socket.bytesRead === bytesRead) socket.destroy();
+    destroyUnlessRead(socket, bytesRead);
   }, milliseconds);
   socket.once('close', () => {
     clearTimeout(timer);
   });
+}
+
+/**
+ * Destroys a socket whose time is over, unless it has received bytes since `bytesRead`. After a stall of the process,
+ * Node runs due timers before it reads the bytes that arrived meanwhile, so the check follows the next read.
+ */
+function destroyUnlessRead(socket: Socket, bytesRead: number): void {
+  atEndOfTurn(() => {
+    if (socket.bytesRead === bytesRead) socket.destroy();
+  });
+}
+
+/**
+ * Closes a connection after its keep-alive timeout. A response that is being sent handles its own timeout, also if
+ * further requests wait behind it.
+ */
+export function closeAfterTimeout(socket: Socket): void {
+  const { current } = connectionOf(socket);
+  if (current?.over === false && current.response.listenerCount('timeout') > 0) return;
+  destroyUnlessRead(socket, socket.bytesRead);
 }
 
 /** A member and its index. */
@@ -152,10 +177,10 @@ interface Slot<Member> {
 }
 
 /**
- * A set whose members change constantly. A V8 Set or Map would replace its table as it changes, and each replaced table
- * would refer to the next. Once one table is in V8's old generation, all later tables and their removed members survive
- * until a full garbage collection. When each connection carried one request, these garbage collections took more than a
- * tenth of the CPU time.
+ * A set whose members change constantly. V8's Set and Map are unsuitable: V8 replaces their hash table as they change,
+ * and each old table refers to the next table. Once one table is in V8's old generation, all later tables and their
+ * removed members survive until a full garbage collection. With one request per connection, these garbage collections
+ * took more than a tenth of the CPU time.
  */
 export class MemberList<Member> {
   readonly #places: Slot<Member>[] = [];

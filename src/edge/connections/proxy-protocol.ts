@@ -15,8 +15,8 @@ export interface HeaderReader {
    */
   readonly onHeader: (source: ConnectionSource | null, bufferedBytes: number) => void;
   /**
-   * Called once if the connection is closed because it lacks a valid header. Not called if the peer closed it before
-   * the first byte, or reset it.
+   * Called once if the connection is closed because it lacks a valid header. Not called if the peer reset the
+   * connection, or closed the connection before the first byte.
    */
   readonly onRefused: () => void;
 }
@@ -141,8 +141,8 @@ function headerOf(sourceText: string, port: number, length: number): ProxyHeader
 }
 
 /**
- * For each supported family and transport byte: the length of addresses and ports, and the function that reads the
- * source address.
+ * For each supported value of the byte that encodes address family and transport: the length of addresses and ports,
+ * and the function that reads the source address.
  */
 const v2Streams: ReadonlyMap<number, { readonly bytes: number; readonly sourceOf: (bytes: Buffer) => string }> =
   new Map([
@@ -166,7 +166,7 @@ function parseV2(bytes: Buffer): ProxyHeader {
   const length = v2FixedBytes + payloadBytes;
   if (bytes.length < length) return incomplete;
   if (speaksForItself || stream === undefined) return { kind: 'header', source: null, length };
-  // Two ports follow both addresses: first the source port, then the destination port.
+  // The two addresses are followed by two ports: first the source port, then the destination port.
   return headerOf(stream.sourceOf(bytes), bytes.readUInt16BE(v2FixedBytes + stream.bytes - 4), length);
 }
 

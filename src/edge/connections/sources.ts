@@ -13,8 +13,8 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 /**
  * Tracks the sources of a listener's connections, and finds the source with the most connections without an accepted
  * request. An attacker controls how often this search runs, so each operation is O(1). Sources with the same number of
- * connections without an accepted request form one list. An operation changes this number of a source by one, so the
- * source moves only to the next or the previous list.
+ * connections without an accepted request form one list. Each operation changes this number by one for one source, so
+ * the source moves only to the next or the previous list.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();

@@ -1,7 +1,7 @@
 /*
  * Entry point of the HTTP/1.1 client (RFC 9112), which does not depend on the gateway. undici 7 is unsuitable for a
  * gateway whose connections serve several merchants:
- * - It fails on a 304 with Content-Length, which becomes a 502.
+ * - It fails on a 304 with Content-Length, so the client would get a 502.
  * - It reuses a connection after a 204 with a chunked body, so the next merchant would read that body.
  * - It accepts the transfer coding `chunked, gzip`.
  * - It loses a response sent before the service has read the request body, such as a 413.
@@ -34,30 +34,30 @@ export interface PoolOptions extends IdleOptions {
 interface Waiting {
   readonly request: WireRequest;
   readonly reader: ResponseReader;
-  /** The request needs a connection that was opened at this time or later; null if it can use any. */
+  /** Earliest `openedAt` of a connection that the request can use; null if it can use any connection. */
   readonly openedSince: number | null;
 }
 
 /** A connection that is being established. */
 interface Opening {
-  /** The request that triggered the connect. If the connect fails while this request waits, the request fails. */
+  /** The request that triggered the connect. If the connect fails while this request still waits, the request fails. */
   readonly first: Waiting;
   readonly since: number;
 }
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
-/** This many connections can rest (stay unused for a short time after a response), even if fewer are in use. */
+/** At least this many connections can rest (stay unused for a short time after a response), however few are in use. */
 const leastResting = 16;
 /**
- * If this many requests wait in one event loop turn, idle connections are reused without a rest. With rests, the pool
- * would need up to twice as many connections as are in use.
+ * If at least this many requests wait in one event loop turn, idle connections are reused without a rest. With rests,
+ * the pool would need up to twice as many connections as are in use.
  */
 const fullTurn = 8;
-/** After a service has sent bytes without a pending request, each connection carries only one request for this long. */
+/** How long no connection is reused after the service has sent bytes without a pending request. */
 const distrustMilliseconds = 60_000;
 /**
- * After this time, a pending connect whose request is gone no longer counts as capacity. The connect may never finish.
+ * After this time, a pending connect may never complete, so it counts as capacity only while its request waits.
  */
 const abandonedConnectMilliseconds = 1_000;
 /** Read buffer shared by all connections. Bytes that are used after the read callback must be copied. */
@@ -71,7 +71,7 @@ export class ConnectionPool {
   readonly #idle: IdleConnections;
   /**
    * Connections whose response ended in this event loop turn. They are not reused before a later turn: if the service
-   * closes one right after the response, the pool notices it only in the next turn.
+   * closes a connection right after the response, the pool notices the close only in the next turn.
    */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
@@ -88,7 +88,7 @@ export class ConnectionPool {
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
-      // Set explicitly, not left to a default: the plugin @fastify/http-proxy by default verifies no certificates.
+      // Explicit, because defaults differ: @fastify/http-proxy, for example, verifies no certificates by default.
       rejectUnauthorized: true,
       lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
@@ -118,9 +118,9 @@ export class ConnectionPool {
   }
 
   /**
-   * Sends a request at the end of the event loop turn. A connection is reused only after an idle turn, in which the
-   * pool reads all data that has arrived. The request thus avoids a connection that the upstream has closed or sent
-   * unsolicited bytes on.
+   * Sends a request at the end of the event loop turn. A connection is reused only after a turn in which it was idle.
+   * In that turn, the pool reads all data that has arrived. It thus detects that the upstream has closed the connection
+   * or sent unsolicited bytes, before the connection carries another request.
    * @param onNew whether to use only a connection opened after this call: a service that shuts down closes older ones
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
@@ -184,7 +184,7 @@ export class ConnectionPool {
     this.#endIfClosed();
   }
 
-  /** Counts the pending connects whose connections the waiting requests can expect to use. */
+  /** Number of pending connects that count as capacity: recent ones, and those whose request (`first`) still waits. */
   #countComing(now: number): number {
     let coming = 0;
     for (const { first, since } of this.#opening) {
@@ -209,7 +209,7 @@ export class ConnectionPool {
 
   /**
    * After unsolicited bytes on one connection, closes all idle connections immediately and all busy ones after their
-   * response. Busy ones could also have received such bytes, and the pool could have taken them for a response.
+   * response. A busy connection could also have received unsolicited bytes and taken them for a response.
    */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;

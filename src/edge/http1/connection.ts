@@ -37,7 +37,7 @@ export class ClosedBeforeResponse extends Error {
 
 /**
  * How long an idle connection can be reused if the upstream sends no Keep-Alive header. This is 1 s less than the 5 s
- * after which Node services close it by default.
+ * after which Node services close an idle connection by default.
  */
 const idleMilliseconds = 4_000;
 /**
@@ -47,7 +47,7 @@ const idleMilliseconds = 4_000;
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
 /**
- * Matches a 408, which a service can send before closing an idle connection (RFC 9110 15.5.9). Such a 408 is no error.
+ * Matches a 408. A service can send a 408 to close an idle connection (RFC 9110 15.5.9), so a 408 is not unsolicited.
  */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
@@ -59,8 +59,8 @@ export class Connection {
   /** Whether the connection has carried a request. */
   isUsed = false;
   /**
-   * The only merchant that is allowed to use this connection, because it has carried a request body of this merchant.
-   * Null if any merchant can use it.
+   * The only merchant that is allowed to use this connection, because the connection has carried a body of this
+   * merchant. Null if any merchant can use it.
    */
   boundTo: string | null = null;
   readonly #socket: Socket;
@@ -101,8 +101,8 @@ export class Connection {
       this.#ended(error);
     });
     socket.on('end', () => {
-      // The end completes a response without a length, unless a failed write shows that the peer has reset the
-      // connection. If the end completes no response, destroy the socket: the peer may never read the pending writes.
+      // A response body without a length ends here, unless a failed write shows that the peer has reset the connection.
+      // If no response ends here, destroy the socket: the peer may never read the pending writes.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
       this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
@@ -142,7 +142,7 @@ export class Connection {
     try {
       this.#parser.take(bytes);
     } catch (error) {
-      // Surplus bytes do no harm on a connection that closes after this response: no later request uses it.
+      // If the connection closes after this response, surplus bytes do no harm, because no later request uses it.
       const isKept = !this.#socket.destroyed;
       const isTimeout = reader === null && timeoutResponse.test(bytes.toString('latin1', 0, 13));
       this.destroy(error as Error);
@@ -180,7 +180,7 @@ export class Connection {
     if (reader === null) return; // the request was cancelled
     this.#reader = null;
     reader.onEnd();
-    // If the response ends before the whole request is sent, the remaining bytes would precede the next request.
+    // If the response ends before the request is sent completely, the rest of this request would precede the next one.
     const isSending = this.#upload !== null || this.#socket.writableLength > 0;
     if (!this.#keeps || this.#isRetired || isSending || this.#idleMilliseconds <= 0) {
       this.destroy(new Error('the response is complete and the connection cannot be reused'));
@@ -205,9 +205,9 @@ export class Connection {
   }
 
   /**
-   * Streams a body as fast as the upstream accepts it. Closes the connection if the body has another length than the
-   * head states. The service would read surplus bytes as another request, and would take missing bytes from the next
-   * request.
+   * Streams a body as fast as the upstream accepts it. Closes the connection if the length of the body differs from the
+   * length in the head. The service would read surplus bytes as another request, and would take missing bytes from the
+   * next request.
    */
   #send(body: Readable, framing: WireRequest['framing']): void {
     this.#upload = body;

@@ -8,17 +8,17 @@ export interface IdleOptions {
    */
   readonly boundIdle: number;
   /**
-   * Minimum time between a response and the next use of its connection, in milliseconds, so that a late second response
-   * is noticed before the next request is sent. Under load, a connection is reused earlier.
+   * Minimum time between a response and the next request on its connection, in milliseconds. If a late second response
+   * arrives during this time, no request is pending that could receive it. Under load, a connection is reused earlier.
    */
   readonly restMilliseconds: number;
 }
 
 /**
- * The idle connections to one upstream. A connection that has carried a request body serves only the merchant of that
- * body. A service that did not read the body would parse it as the next request, possibly under another merchant's
- * identity. Each connection rests (stays unused) after a response. Otherwise a late second response could be taken for
- * the response to a new request.
+ * The idle connections to one upstream. Unless the service reads every request body, a connection that has carried a
+ * body serves only the merchant of that body. Otherwise the service could parse an unread body as the next request,
+ * possibly under another merchant's identity. Each connection rests (stays unused) after a response. Otherwise a late
+ * second response could be taken for the response to a new request.
  */
 export class IdleConnections {
   readonly #options: IdleOptions;
@@ -61,16 +61,18 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection for a merchant's request; null if none can be used now. Of the connections whose
-   * rest (time without use after a response) is over, takes the last used one, so that unneeded ones become stale.
+   * Removes and returns a connection for a merchant's request; null if none can be used now. Prefers connections that
+   * are bound to the merchant, then shared ones, then fresh ones. Takes the most recently used connection whose rest
+   * (time without use after a response) is over, so that unneeded connections become stale. If no rest is over, but
+   * more than `mostResting` connections are idle, takes the longest idle one.
    * @param now `performance.now()`
-   * @param mostResting maximum number of connections that are allowed to rest. If more are idle, the longest idle one
-   *   is taken before its rest is over. 0: no connection rests, and the most recently idle one is taken.
+   * @param mostResting maximum number of connections that are allowed to rest; it applies to the bound connections of
+   *   the merchant and to the shared ones separately. 0: none rests, so the most recently used one is taken.
    */
   take(merchantId: string, now: number, mostResting: number): Connection | null {
     const own = this.#ofMerchant.get(merchantId);
     // At the limit of bound connections, the merchant's own connections do not rest. Otherwise this request would bind
-    // a further connection, and the pool would have to close one, perhaps of another merchant.
+    // a further connection, and the pool would have to close a bound connection, perhaps of another merchant.
     const mostOwn = this.#bound.size < this.#options.boundIdle ? mostResting : 0;
     const connection =
       (own === undefined ? undefined : this.#chosen(own, now, mostOwn)) ??

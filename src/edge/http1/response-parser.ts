@@ -1,7 +1,7 @@
 import { memoize } from '../../policy/memoize.js';
 import { MalformedResponse, type ParserEvents, type ResponseHead, type ResponseHeaders } from './response-reader.js';
 
-/** Error for bytes between two responses. Such bytes could be taken for the response to another request. */
+/** Error for bytes received while no request is pending. They could be taken for the response to the next request. */
 export class UnsolicitedBytes extends MalformedResponse {}
 
 const lf = 10;
@@ -58,7 +58,7 @@ export class ResponseParser {
 
   /**
    * Handles the end of the connection.
-   * @returns whether this end completes a response without a length
+   * @returns whether this end completes a response whose body has no length
    */
   end(): boolean {
     if (this.#method === null || this.#part !== 'until close') return false;
@@ -280,8 +280,8 @@ function framingOf(statusCode: number, method: string, { isChunked, length }: Fr
 }
 
 /**
- * Whether the connection must close because more bytes could follow. Some services send a body that RFC 9112 6.3
- * forbids; it would be read as the next response. A body without a length ends only with the connection.
+ * Whether surplus bytes could follow the response, so the connection must close. Some services send a forbidden body
+ * (RFC 9112 6.3), which would be read as the next response. A body without a length ends only with the connection.
  */
 function mayHaveSurplusBytes(
   method: string,

@@ -67,7 +67,7 @@ export interface ParserEvents {
  */
 const readBytes = 65_536;
 
-/** Lets the gateway cancel a request before its response has arrived. */
+/** Lets the gateway cancel a request before its response is complete. */
 interface Cancellation {
   /** Why the request was cancelled; null if it was not. */
   readonly reason: Error | null;
@@ -226,8 +226,8 @@ class ResponseStream extends Readable {
   }
 
   /**
-   * Fails the stream if no data arrives in this event loop turn. After a stall of the process, Node runs due timers
-   * before it reads the bytes that arrived during the stall.
+   * Fails the stream if no data arrives in this event loop turn either. After a stall of the process, Node runs due
+   * timers before it reads the bytes that arrived meanwhile, so the timer alone does not show a silent upstream.
    */
   #endIfStillSilent(seconds: number): void {
     this.#isSilent = true;
@@ -258,7 +258,7 @@ const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
 /**
  * Keeps reading a socket after a write has failed because the peer is gone. Node would destroy the socket and lose
  * unread bytes, such as the response of a service that rejected the rest of a body. This function hides the failure
- * from Node. To Node, the write stays pending, so it writes no further bytes.
+ * from Node. For Node, the failed write stays pending, so Node writes no further bytes.
  * @param onFailed called when a write fails because the peer is gone
  */
 export function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {

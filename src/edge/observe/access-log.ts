@@ -3,32 +3,30 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut, decimal, quote, timeText } from '../../telemetry/serialise.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import type { Credential } from '../../policy/facts.js';
+import type { ConnectionFacts } from '../request/connection-facts.js';
 import type { Exchange } from '../request/exchange.js';
 import type { Findings } from '../request/findings.js';
 import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
 /**
- * What the gateway found out about the API key of a request: its record and the look-up result. Each is null if
- * unknown.
+ * What the gateway found out about the API key of a request: the record of the key (`credential`) and the result of the
+ * key look-up. Each is null if unknown.
  */
 export type KeyOwner = Pick<Findings, 'credential' | 'keyLookup'>;
 
 /**
  * Returns the access log line of a finished request: the text of a JSON object with ECS field names. The line never
  * contains a body, a query string or an API key. `event` is the last member, because the log's hash chain appends a
- * sequence number and a hash there. The text is concatenated, because JSON.stringify of an object per request costs
- * three times as much.
+ * sequence number and a hash to `event`. The text is concatenated, because JSON.stringify of an object per request
+ * costs three times as much.
  */
 export function accessLine(exchange: Exchange, owner: KeyOwner, environment: string): string {
   const { data, found, outcome, forwarded, detail } = exchange;
-  const { connection } = data;
   const { clientAddress, match, trace } = found;
   const { credential, keyLookup } = owner;
   const sent = forwarded ? `,"body":{"bytes":${exchange.requestBodyBytes}}` : '';
-  const key = keyOf(credential, found.keyFingerprint);
   const tor = outcome === 'tor_blocked' ? found.torListDigest : null;
-  const port = connection.port === null ? '' : `,"port":${connection.port}`;
   const revision = credential === null ? '' : `,"revision":${credential.keyRevision}`;
   const record =
     keyLookup && `,"record":{"source":"${keyLookup.source}","age":${decimal(keyLookup.ageMilliseconds, 3)}${revision}}`;
@@ -39,10 +37,9 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     `,"response":{"status_code":${exchange.status},"body":{"bytes":${exchange.responseBodyBytes}}}}` +
     `,"url":{"path":${quote(loggedPath(data.target))}}` +
     `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.location)}}` +
-    `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"${port}`}}` +
-    (connection.tls === null ? '' : `,"tls":${connection.tls}`) +
+    connectionMembers(data.connection) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +
-    `,"gateway":{${key}"environment":"${environment}"` +
+    `,"gateway":{${keyOf(credential, found.keyFingerprint)}"environment":"${environment}"` +
     (tor === null ? '' : `,"tor_list":{"digest":"${tor}"}`) +
     (record ?? '') +
     (match === null ? '' : `,"route":${quote(match.route.path)}`) +
@@ -52,6 +49,12 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     (detail === null ? '' : `,"reason":${quote(sanitized(detail))}`) +
     `,"duration":${decimal(exchange.duration * 1_000_000, 0)}}}`
   );
+}
+
+/** Returns the `source` and `tls` members of a connection, with leading commas. Without TLS, `tls` is missing. */
+function connectionMembers({ remote, port, tls }: Pick<ConnectionFacts, 'remote' | 'port' | 'tls'>): string {
+  const source = remote === null ? '' : `"ip":"${remote.text}"${port === null ? '' : `,"port":${port}`}`;
+  return `,"source":{${source}}${tls === null ? '' : `,"tls":${tls}`}`;
 }
 
 function upstreamOf({ found: { match }, upstreamDuration }: Exchange): string {
@@ -69,10 +72,10 @@ export function locationMembers(location: GeoLocation | null): string {
 
 /** Returns the access log line of a request that the HTTP parser rejected. */
 export function refusedLine(refused: RefusedRequest, environment: string, at: number): string {
-  const { id, status, remote, code, detail } = refused;
+  const { id, status, code, detail } = refused;
   return (
     `{"@timestamp":"${timeText(at)}","http":{"request":{"id":"${id}"},"response":{"status_code":${status}}}` +
-    `,"source":{${remote === null ? '' : `"ip":"${remote.text}"`}}` +
+    connectionMembers(refused) +
     `,"gateway":{"environment":"${environment}"}` +
     `,"event":{${eventOf(code)},"reason":${quote(sanitized(detail))},"duration":0}}`
   );
@@ -86,7 +89,7 @@ function keyOf(credential: Credential | null, keyFingerprint: string | null): st
 }
 
 /**
- * Returns the members of `event` that all request lines have, without braces.
+ * Returns the members of `event` that all access log lines about requests have, without the braces.
  * @param isAllowed whether the request was forwarded to its service, even if it failed afterwards
  */
 export function eventOf(code: string, isAllowed = false): string {
@@ -101,13 +104,13 @@ export function eventOf(code: string, isAllowed = false): string {
 const mostBeforePath = 256;
 
 /**
- * Returns the path of a target for a log or a trace, cut off where an API key begins. If the target is in absolute
- * form, a key can begin in the authority and end in the path.
+ * Returns the path of a target for a log or a trace, cut off where an API key begins. In a target in absolute form, a
+ * key can begin in the authority and end in the path, so both are searched together.
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
-  // A key has a bounded length, so the end of the authority is enough to find it. The whole authority could fill the
-  // log field and leave no room for the path.
+  // A key has a bounded length, so the end of the authority is enough to find a key that begins there. The whole
+  // authority could fill the log field and leave no room for the path.
   const before = absolute.authority.slice(-mostBeforePath);
   const shown = cut(path);
   const logged = cutAtKey(before + shown);

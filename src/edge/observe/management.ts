@@ -16,15 +16,18 @@ export interface Health {
   readonly details: Readonly<Record<string, unknown>>;
 }
 
+/** The public keys that a gateway publishes to upstreams. */
+export type PublishedKeys = Pick<CallerIdentity, 'publicKeys'>;
+
 /** The data that the management listener serves. */
 export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
   /**
-   * The signer of assertions (JWTs that name the merchant) for upstreams. Null if the gateway signs no assertions and
-   * so has no public keys to serve.
+   * The public keys with which upstreams verify assertions (JWTs that name the merchant). Null if the configuration
+   * names no key.
    */
-  readonly identity: CallerIdentity | null;
+  readonly keys: PublishedKeys | null;
 }
 
 /**
@@ -37,7 +40,7 @@ const maxConnections = 256;
  * Builds the management listener: health and metrics for operators and the orchestrator, public keys for upstreams.
  * It serves no API clients.
  */
-export function createManagement({ health, metrics, identity }: ManagementOptions): FastifyInstance {
+export function createManagement({ health, metrics, keys }: ManagementOptions): FastifyInstance {
   const respond = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
     const { status, headers, body } = errorFailure(code);
     return reply.code(status).headers(headers).send(body);
@@ -48,7 +51,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
       void respond(reply, 'malformed_request');
     },
     clientErrorHandler: (error, socket) => {
-      handleParserError(error, socket, true);
+      handleParserError(error, socket, true, () => undefined);
     },
   });
   app.server.maxConnections = maxConnections;
@@ -68,10 +71,11 @@ export function createManagement({ health, metrics, identity }: ManagementOption
     const { contentType, text } = await metrics.render();
     return reply.type(contentType).send(text);
   });
-  if (identity !== null) {
-    // A new public key is published before the gateway signs with it, so upstreams can cache the key set for minutes.
+  if (keys !== null) {
+    // Each public key is published before the gateway signs with the private key, so upstreams can cache the key set
+    // for minutes.
     app.get('/.well-known/jwks.json', (_request, reply) =>
-      reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
+      reply.header('cache-control', 'public, max-age=300').send(keys.publicKeys),
     );
   }
   app.setNotFoundHandler((_request, reply) => respond(reply, 'not_found'));

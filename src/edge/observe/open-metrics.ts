@@ -72,8 +72,8 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
 }
 
 /**
- * Registers the metrics of the cache preload (reading all records from Redis into memory). They show how many of the
- * existing keys are in memory, so that the gateway can check them without Redis.
+ * Registers the metrics of the cache preload, which reads all records from Redis into memory. They show how many of the
+ * existing keys are in memory, where the gateway can check them without Redis.
  */
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(

@@ -21,12 +21,14 @@ export class Readiness {
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
   /**
-   * The access log as the request checks see it: while `problem` returns a text, requests are rejected. If the
-   * configuration accepts requests without a log, `problem` always returns null.
+   * The access log for the checks of a request, which reject requests while `problem` returns a text. If the
+   * configuration accepts requests without a log, `problem` always returns null, so that no request is rejected.
    */
   readonly requiredLog: Pick<LineSink, 'problem'>;
 
-  /** @param onFailure what to do while the access log cannot be written: `refuse` or accept requests (`continue`) */
+  /**
+   * @param onFailure whether requests are rejected (`refuse`) or accepted (`continue`) while the log cannot be written
+   */
   constructor(sources: ReadinessSources, onFailure: 'refuse' | 'continue') {
     this.#sources = sources;
     this.#goesOnWithoutLog = onFailure === 'continue';
@@ -74,7 +76,7 @@ export class Readiness {
       ...(this.#sources.selfCheck?.warnings() ?? []),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are accepted without a log line`]),
       ...(checkpointProblem === null ? [] : [`checkpoints of the access log cannot be written: ${checkpointProblem}`]),
-      ...(receiptProblem === null ? [] : [`the registry signs no receipts for the access log: ${receiptProblem}`]),
+      ...(receiptProblem === null ? [] : [`receipts of the registry for the access log: ${receiptProblem}`]),
     ];
   };
 }

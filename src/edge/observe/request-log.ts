@@ -92,8 +92,8 @@ export class RequestLog {
   }
 
   /**
-   * Looks up the owner of a key that third parties could have read. Only the log line waits for this look-up; the
-   * client already has its response.
+   * Looks up the owner of a key whose request was denied before the key look-up, for example because third parties
+   * could have read the key. Only the log line waits for this look-up: the response was already sent.
    */
   async #findOwner({ found, outcome }: Exchange, lookupId: string): Promise<KeyOwner> {
     try {

@@ -12,21 +12,22 @@ interface ListedRow<Note> {
 
 const firstRows = 64;
 /**
- * Each row has this many numbers before its counters: the start of its hour or day, and the time of its first request.
+ * Each row begins with this many values, which precede its counters: the start of its hour or day, and the time of its
+ * first request.
  */
 const ownNumbers = 2;
 
 /**
- * A table of counters. Each row belongs to an owner (the number of a key or merchant), a period (an hour or a day) and
- * a label, and has several counters. The rows of an owner form a linked list. The table is stored in columns, because
- * an object for each row would take four times the memory.
+ * A table of counters. Each row has several counters, and belongs to one owner, one period (an hour or a day) and one
+ * label. An owner is a key or a merchant, and is identified by an integer (0 or greater). The rows of an owner form a
+ * linked list. The table is stored in columns, because an object for each row would take four times the memory.
  */
 export class RowLists<Note = never> {
-  /** The numbers of all rows, row after row. Row 0 counts the requests for which the table has no room. */
+  /** The values and counters of all rows, row after row. Row 0 counts the requests for which the table has no room. */
   #numbers: Float64Array;
   /** Per row: the index of the owner's next row; 0 at the end of the list. */
   #next = new Int32Array(firstRows);
-  /** Per owner (number of a key or merchant): the index of its first row; 0 for an owner without rows. */
+  /** Per owner (key or merchant): the index of the first row of its list; 0 for an owner without rows. */
   #heads = new Int32Array(firstRows);
   readonly #labels: (string | null)[] = [null];
   readonly #notes: (Note | null)[] = [null];
@@ -58,10 +59,10 @@ export class RowLists<Note = never> {
   }
 
   /**
-   * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, uses
-   * the owner's row with the label null instead. If there is no room for that row either, returns `noRoom`.
+   * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, falls
+   * back to the owner's row with the label null. If there is no room for that row either, returns `noRoom`.
    * @param at a time within the period of the row, in milliseconds since 1970
-   * @param note stored if the row is added, ignored if the row exists: notes do not distinguish rows
+   * @param note stored when the row is added; ignored if the row exists, because notes do not distinguish rows
    */
   rowOf(owner: number, at: number, label: string | null, note: Note | null = null): number {
     if (at < this.#time || at >= this.#time + this.#period) this.#time = at - (at % this.#period);
@@ -92,7 +93,7 @@ export class RowLists<Note = never> {
     return this.#numbers[place] ?? 0;
   }
 
-  /** Calls back for each row of an owner (number of a key or merchant), the newest first. */
+  /** Calls back for each row of an owner (key or merchant), the newest first. */
   each(owner: number, callback: (row: ListedRow<Note>) => void): void {
     for (let row = this.#heads[owner] ?? 0; row !== 0; row = this.#next[row] ?? 0) {
       const place = row * this.#width + ownNumbers;

@@ -1,10 +1,9 @@
 import type { GeoLocation } from '../../gateway/ports.js';
-import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { keyFormatOf } from '../../policy/key-format.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import type { BadKeyThrottle } from '../auth/bad-key-throttle.js';
-import { sourceOf, sourceText } from '../../policy/client-address.js';
+import { sourceText, throttledSource } from '../../policy/client-address.js';
 import type { Exchange } from '../request/exchange.js';
 import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
@@ -14,7 +13,7 @@ import type { UsageCounter } from './usage-counter.js';
 
 /** Dependencies and settings of `SharedLines`. */
 export interface SharedLinesOptions {
-  /** Throttle for sources without an acceptable key; null without a throttle. */
+  /** Throttle for sources that send requests without an acceptable key; null without a throttle. */
   readonly throttle: Pick<BadKeyThrottle, 'limits' | 'count'> | null;
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
@@ -36,8 +35,8 @@ const mostSources = 20;
 const lineMilliseconds = 1_000;
 
 /**
- * Outcomes that do not show whether the key is valid. The throttle does not count a request with such an outcome if its
- * key is well-formed.
+ * Outcomes of executed requests that do not show whether the key is valid. The throttle does not count a request with
+ * such an outcome if its key is well-formed.
  */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
@@ -56,9 +55,10 @@ const reasons = {
 };
 
 /**
- * Combines requests without an acceptable key into shared access log lines while the throttle limits their source (IPv4
- * address or IPv6 /64). Writes one line per second for each of up to `mostSources` sources, and one for all others.
- * While the disk is nearly full, writes one line per second for all sources. Each request is counted in one line only.
+ * Combines requests without an acceptable key into shared access log lines. While the throttle limits a source (IPv4
+ * address or IPv6 /64), the requests of this source share one line per second. Up to `mostSources` sources get a line
+ * each; all further sources share one line. While the disk is nearly full, all sources, throttled or not, share one
+ * line per second. Each request is counted in one line only.
  */
 export class SharedLines {
   readonly #options: SharedLinesOptions;
@@ -67,9 +67,10 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /**
-   * `lines` counts the shared lines; the other members count the requests in these lines. `throttled`: requests in a
-   * line for a single source. `sources`: requests in the line for all sources beyond `mostSources`. `reserve`: requests
-   * that share a line because the disk is nearly full.
+   * `lines` counts the shared lines. The other members count the requests in these lines:
+   * - `throttled`: requests in a line for a single source;
+   * - `sources`: requests in the line for all sources beyond `mostSources`;
+   * - `reserve`: requests that share a line because the disk is nearly full.
    */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
@@ -87,8 +88,7 @@ export class SharedLines {
     const { outcome, data, found } = exchange;
     const { remote } = data.connection;
     const { clientAddress, location } = found;
-    const address = clientAddress ?? this.#unlessProxy(remote);
-    const source = address === null ? null : sourceOf(address);
+    const source = throttledSource(clientAddress ?? remote, this.#options.trustedProxies);
     if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
       this.#options.throttle?.count(source); // `denied` of the throttle has already counted denials
     return this.#share(source, outcome, exchange.status, data.receivedAt, {
@@ -100,8 +100,7 @@ export class SharedLines {
 
   /** Counts a request that the HTTP parser rejected. @returns whether a line shared with other requests covers it */
   takeRefused({ code, status, remote }: RefusedRequest): boolean {
-    const address = this.#unlessProxy(remote);
-    const source = address === null ? null : sourceOf(address);
+    const source = throttledSource(remote, this.#options.trustedProxies);
     this.#options.throttle?.count(source);
     const from = { clientIp: null, sourceIp: remote?.text ?? null, location: null };
     return this.#share(source, code, status, this.#options.now(), from);
@@ -163,18 +162,17 @@ export class SharedLines {
     this.#options.usage?.countWithoutKey(codes, first, clientIp ?? sourceIp, location);
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
-
-  /**
-   * Returns the address; null if it is unknown or is a trusted proxy. A proxy is never throttled: it carries many
-   * clients.
-   */
-  #unlessProxy(remote: IpAddress | null): IpAddress | null {
-    return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
-  }
 }
 
-function isUndecided({ outcome, data }: Exchange): boolean {
-  if (!undecided.has(outcome)) return false;
+/**
+ * Whether the request has a well-formed key, but its outcome does not show whether the key is valid. The throttle does
+ * not count such a request.
+ */
+function isUndecided({ outcome, data, found }: Exchange): boolean {
+  // A request without a trace was pipelined and not executed. Such requests count until their connection has had an
+  // accepted request. Otherwise a client with a made-up key could write a thousand log lines for each one that counts.
+  const isSpared = found.trace === null && data.connection.place?.hasAccepted === true;
+  if (!undecided.has(outcome) && !isSpared) return false;
   const format = keyFormatOf(data.headers.apiKey);
   return format === 'live' || format === 'test';
 }

@@ -11,8 +11,9 @@ import { noRoom, RowLists } from './row-lists.js';
  */
 const mostKeys = 200_000;
 /**
- * Maximum number of keys without a look-up that are counted separately. Their requests were denied before the look-up,
- * so these keys may be made up. They must not use up the room for keys that exist.
+ * Maximum number of separately counted keys whose record was not found. Their requests were denied before the key
+ * look-up, and the later look-up for the log found no record. These keys may be made up, so they must not use up the
+ * room for keys that exist.
  */
 const mostKeysNotFound = 1_000;
 const mostAddressesOfKey = 64;
@@ -33,7 +34,7 @@ const mostRefusalsOfMerchant = 20;
 const longestAgent = 256;
 const longestHost = 256;
 
-/** The owner number (index in a `UsageTally`) under which all requests without a known key are counted. */
+/** The owner number (index in a `UsageTally`) under which requests without a known key are counted together. */
 export const withoutKey = 0;
 
 /** The measured values of a request that are counted in addition to its code. */
@@ -78,8 +79,8 @@ export class UsageCounter {
   }
 
   /**
-   * Counts the requests of an access log line without a known key. The line is either shared by several requests, or is
-   * about a request that the HTTP parser rejected.
+   * Counts the requests without a known key that one access log line covers. Several requests share the line, or the
+   * line is about a single request that the HTTP parser rejected.
    * @param at time of the line, in milliseconds since 1970
    * @param address null if unknown, or if the requests came from several addresses
    */
@@ -117,21 +118,24 @@ export interface MerchantTally {
  */
 export class UsageTally {
   /**
-   * The owner number of each key, by key id. A key that was not looked up is listed by its look-up id (hash of the
-   * key).
+   * The owner number of each key, by key id. The key id of a key without a found record (`mostKeysNotFound`) is
+   * unknown, so its look-up id (hash of the key) is used instead.
    */
   readonly owners = new Map<string, number>();
   /**
-   * The key id of each owner, by owner number. A key that was not looked up has its look-up id (hash of the key)
-   * instead. Null for the requests without a known key, and for keys beyond `mostKeys`.
+   * The id of each owner, by owner number: the key id, or the look-up id (hash of the key) of a key without a found
+   * record. Null for the owner of all requests without a known key, and for the owner of all keys beyond `mostKeys`.
    */
   readonly ids: (string | null)[] = [null];
-  /** The merchant of each owner, by owner number; null if the key was not looked up, and where `ids` has null. */
+  /**
+   * The merchant of each owner, by owner number. Null for a key without a found record, and for an owner whose id in
+   * `ids` is null.
+   */
   readonly merchantIds: (string | null)[] = [null];
   readonly merchants = new Map<string, MerchantTally>();
   /**
-   * Counters by code and hour: requests, total duration, longest duration (in milliseconds), request body bytes,
-   * response body bytes.
+   * Counters by code and hour: requests, total duration, longest duration, request body bytes, response body bytes.
+   * Durations are in milliseconds.
    */
   readonly codes = new RowLists(hourMilliseconds, 5);
   /**
@@ -142,8 +146,9 @@ export class UsageTally {
   /** Counter by User-Agent and day: accepted requests. */
   readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
   /**
-   * Counters by day and by the host in Origin or Referer (with the header name): refused and accepted requests. A
-   * request whose origin is only its Host header is not counted here. The owners of these rows are merchants, not keys.
+   * Counters by day and by host: refused requests, accepted requests. The host is the one in Origin or Referer, and the
+   * label also contains the name of that header. A request whose origin is only its Host header is not counted here.
+   * The owners of these rows are merchants, not keys.
    */
   readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
   readonly dropped = { refusals: 0, rows: 0 };
@@ -154,7 +159,8 @@ export class UsageTally {
 
   /**
    * Returns the owner number for a request without a known key.
-   * @param lookupId the hash of a key that was not looked up; null without a key, or for a key that does not exist
+   * @param lookupId the hash of the key, if the request was denied before the key look-up (`Findings.exposedLookupId`);
+   *   otherwise null
    */
   ownerNotFound(lookupId: string | null): number {
     if (lookupId === null) return withoutKey;

@@ -3,7 +3,7 @@ import type { BatchWriter, KeyRows } from '../../usage/batch-text.js';
 import { type MerchantTally, type UsageTally, withoutKey } from './usage-counter.js';
 
 /**
- * The counts of one past period. They are sent in several batches (messages), because a message has a maximum length.
+ * The counts of one past period. They may need several batches (messages), because a message has a maximum length.
  */
 export class UsageParts {
   readonly #tally: UsageTally;
@@ -24,8 +24,10 @@ export class UsageParts {
   }
 
   /**
-   * How many counts were dropped for lack of memory in this period. Only the first batch (message to the registry) of
-   * the period reports the number; later batches report 0, because the registry adds up the numbers of all batches.
+   * What was dropped in this period for lack of memory. `refusals` is the number of requests whose details were
+   * dropped; `rows` is the number of requests missing in the tables by address, User-Agent and host. Only the first
+   * batch (message to the registry) of the period reports these numbers. Later batches report 0, because the registry
+   * adds up the numbers of all batches.
    */
   get dropped(): UsageTally['dropped'] {
     return this.#sent === 0 ? this.#tally.dropped : { refusals: 0, rows: 0 };

@@ -4,7 +4,7 @@ import { maxMessageBytes, type RegistryChannel } from '../../gateway/channel-por
 import type { Environment } from '../../policy/key-format.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import Type, { Check } from '../../typebox/typebox.js';
-import { type BatchHead, BatchWriter } from '../../usage/batch-text.js';
+import { type BatchHead, BatchWriter, withAcknowledged } from '../../usage/batch-text.js';
 import { UsageCounter } from './usage-counter.js';
 import { UsageParts } from './usage-parts.js';
 
@@ -38,6 +38,8 @@ const idleMilliseconds = 10_000;
  */
 const mostUnderWay = 16;
 const mostKeysOfBatch = 500;
+/** Maximum length of the text of a new batch. Another `acknowledged` can make it a few bytes longer. */
+const mostTextLength = maxMessageBytes - 64;
 
 /**
  * If the registry has not stored counts for this long, operators are warned. A restart of the registry takes less time.
@@ -46,12 +48,14 @@ const lateMilliseconds = 30_000;
 
 /**
  * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. Until then, it can be
- * resent, so its text never changes.
+ * resent, so its sequence number and its counts never change.
  */
 interface KeptBatch {
   readonly sequence: number;
-  readonly text: string;
   readonly madeAt: number;
+  text: string;
+  /** The value of `acknowledged` in the text. */
+  acknowledged: number;
   /**
    * The send in progress: resolves when the registry has replied or the send has failed. Null while the batch (message
    * with counts) is not being sent.
@@ -67,18 +71,18 @@ interface Period {
 }
 
 /**
- * Sends the usage counts to the registry, once a second, in numbered batches (messages). A batch is resent unchanged
- * until the registry has committed it to SQL. The registry counts each batch number only once, so a resent batch does
- * no harm.
+ * Sends the usage counts to the registry, once a second, in numbered batches (messages). A batch is resent with the
+ * same counts until the registry has committed it to SQL. The registry counts each batch number only once, so a resent
+ * batch does no harm.
  */
 export class UsageSender {
   readonly counter = new UsageCounter();
   readonly #options: UsageSenderOptions;
   readonly #every: number;
   /**
-   * Identifies this process to the registry, which records the number of the last batch (message) stored for each id.
-   * After a rejected batch, the process takes a new id and numbers its batches from 1 again, because the registry
-   * accepts no gap in the numbers.
+   * Identifies this process to the registry. For each id, the registry records the sequence number of the last batch
+   * (message) that it has stored, and accepts no gap in the numbers. A rejected batch would leave a gap, so the process
+   * then takes a new id and numbers its batches from 1 again.
    */
   #process = uniqueId();
   #sequence = 0;
@@ -95,7 +99,8 @@ export class UsageSender {
   #isLate = false;
   #isClosed = false;
   /**
-   * How many batches (messages with counts) the registry has stored, and how many were dropped because it refused one.
+   * `stored`: number of batches (messages with counts) that the registry has stored. `refused`: number of batches that
+   * were dropped because the registry rejected one of them.
    */
   readonly stats = { stored: 0, refused: 0 };
 
@@ -146,7 +151,7 @@ export class UsageSender {
     while (this.#kept.length < most) {
       this.#period ??= this.#nextPeriod();
       if (this.#period === null) {
-        const isDue = this.#kept.length === 0 && this.#options.clock.now() - this.#madeAt >= idleMilliseconds;
+        const isDue = this.#kept.length === 0 && Math.abs(this.#options.clock.now() - this.#madeAt) >= idleMilliseconds;
         if (isDue || this.#isClosed) await this.#keepEmpty();
         return;
       }
@@ -161,7 +166,8 @@ export class UsageSender {
   #nextPeriod(): Period | null {
     const tally = this.counter.take();
     if (tally === null) return null;
-    const [from, to] = [this.#countedUntil, this.#options.clock.now()];
+    const to = this.#options.clock.now();
+    const from = Math.min(this.#countedUntil, to); // the clock may have been set back
     this.#countedUntil = to;
     return { parts: new UsageParts(tally), from, to };
   }
@@ -175,10 +181,10 @@ export class UsageSender {
     parts.write(count, writer);
     const head = { ...this.#head(from, to), isLast: false, dropped: parts.dropped };
     const text = await writer.text(head);
-    if (text.length > maxMessageBytes && count > 1) return false;
+    if (text.length > mostTextLength && count > 1) return false;
     if (head.process !== this.#process) return this.#keep({ parts, from, to }, count); // `#giveUp` ran meanwhile
     parts.remove(count);
-    this.#add(text);
+    this.#add(head, text);
     return true;
   }
 
@@ -186,7 +192,10 @@ export class UsageSender {
   async #keepEmpty(): Promise<void> {
     const at = this.#countedUntil;
     const dropped = { refusals: 0, rows: 0 };
-    this.#add(await new BatchWriter(at).text({ ...this.#head(at, at), isLast: this.#isClosed, dropped }));
+    const head = { ...this.#head(at, at), isLast: this.#isClosed, dropped };
+    const text = await new BatchWriter(at).text(head);
+    if (head.process !== this.#process) return this.#keepEmpty(); // `#giveUp` ran meanwhile
+    this.#add(head, text);
   }
 
   #head(from: number, to: number): Omit<BatchHead, 'isLast' | 'dropped'> {
@@ -195,15 +204,15 @@ export class UsageSender {
     return { process, instance, environment, sequence, acknowledged, from, to };
   }
 
-  #add(text: string): void {
-    this.#sequence += 1;
+  #add({ sequence, acknowledged }: BatchHead, text: string): void {
+    this.#sequence = sequence;
     this.#madeAt = this.#options.clock.now();
-    this.#kept.push({ sequence: this.#sequence, text, madeAt: this.#madeAt, sending: null });
+    this.#kept.push({ sequence, madeAt: this.#madeAt, text, acknowledged, sending: null });
   }
 
   /**
-   * Sends, in order, all batches (messages with counts) that are not being sent already. Resolves when each batch has a
-   * reply of the registry or its send has failed.
+   * Sends all batches (messages with counts) that are not being sent already. Starts with the oldest, but does not wait
+   * for a reply before it sends the next. Resolves when the registry has replied to each batch or the send has failed.
    */
   #sendKept(): Promise<unknown> {
     return Promise.all(
@@ -221,31 +230,36 @@ export class UsageSender {
       return;
     }
     if (process !== this.#process) return; // the reply to a batch that `#giveUp` has dropped
-    if (Check(storedReply, reply)) this.#stored(reply.sequence);
+    if (Check(storedReply, reply)) await this.#stored(reply.sequence);
     else this.#giveUp(Check(refusedReply, reply) ? reply.problem : 'the reply of the registry is malformed');
   }
 
   /**
-   * Drops the batches (messages with counts) that the registry has stored.
+   * Drops the batches (messages with counts) that the registry has stored. If the registry has lost batches that were
+   * dropped before, corrects `acknowledged` in the oldest batch. Otherwise the registry would wait for the lost ones.
    * @param sequence number of the last batch that the registry has committed to SQL
    */
-  #stored(sequence: number): void {
+  async #stored(sequence: number): Promise<void> {
     const former = this.#kept.length;
     this.#kept = this.#kept.filter((batch) => batch.sequence > sequence);
     this.stats.stored += former - this.#kept.length;
     this.#acknowledged = Math.max(this.#acknowledged, Math.min(sequence, this.#sequence));
+    const [oldest] = this.#kept;
+    if (oldest === undefined || sequence >= this.#acknowledged || oldest.acknowledged === this.#acknowledged) return;
+    oldest.acknowledged = this.#acknowledged;
+    oldest.text = await withAcknowledged(oldest.text, oldest.acknowledged);
   }
 
   /**
-   * Drops all unacknowledged batches (messages). The registry stores batches only in the order of their numbers,
-   * without gaps, so once it has rejected a batch, it would store no later one. The next batch therefore gets number 1
-   * again, under a new process id.
+   * Drops all unacknowledged batches (messages) after the registry has rejected one. The registry stores batches only
+   * in the order of their numbers, without gaps, so it would store no batch after the rejected one. The next batch
+   * therefore gets number 1 again, under a new process id.
    */
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;
     [this.#kept, this.#process, this.#sequence, this.#acknowledged] = [[], uniqueId(), 0, 0];
     this.#options.onUsageProblem(
-      `the registry rejected the request counts that it had not stored yet, so they are lost: ${problem}`,
+      `the registry rejected request counts, so all counts that it had not stored yet are lost: ${problem}`,
     );
   }
 

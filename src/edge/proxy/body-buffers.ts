@@ -17,7 +17,7 @@ interface Share {
 
 /**
  * The memory for request bodies that have not arrived completely, shared by all upstreams of a process. A single
- * merchant is allowed to use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest
+ * merchant is allowed to use it all. When the memory is exhausted, the merchant with the most bytes loses its oldest
  * body. Bodies of honest clients arrive quickly, so the oldest body is a slow upload.
  * A request whose body is buffered here has no permit (slot at the upstream) yet, so the service has not seen it.
  * Bodies of requests with a permit do not count here, because the number of permits limits them.
@@ -39,7 +39,7 @@ export class BodyBuffers {
     return this.#bytes;
   }
 
-  /** Registers an empty body of a merchant. `refuse` is called if the body is dropped. */
+  /** Registers a body of a merchant before its first byte is buffered. `refuse` is called if the body is dropped. */
   hold(merchantId: string, refuse: () => void): BufferedBody {
     const body: BufferedBody = { merchantId, bytes: 0, refuse };
     const share = this.#shares.get(merchantId) ?? { bytes: 0, bodies: new Set() };

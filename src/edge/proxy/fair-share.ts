@@ -1,13 +1,13 @@
 import { GatewayError } from '../request/errors.js';
 
 /**
- * For this long after a merchant's request, in milliseconds, permits (slots at the upstream) are shared out between
- * this merchant and others.
+ * How long a merchant counts as a competitor after it has requested a permit (slot at the upstream). During this time,
+ * permits are shared out between this merchant and the others.
  */
 const contentionMilliseconds = 60_000;
 /**
  * While permits are shared out, a merchant gets no further permit if it holds at least this many times the number of
- * free ones.
+ * free permits.
  */
 const shareOfFree = 3;
 
@@ -84,8 +84,8 @@ export class FairShare {
   }
 
   /**
-   * Whether permits are contended: a merchant other than the latest one has requested a permit within
-   * `contentionMilliseconds`.
+   * Whether permits are contended: within `contentionMilliseconds`, a permit was also requested by a merchant other
+   * than the merchant of the latest request.
    */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;

@@ -28,8 +28,8 @@ export interface ProxyOptions {
 }
 
 /**
- * The property of the headers object that holds the upstream request. The plugin @fastify/http-proxy passes only
- * headers to its HTTP client, so the request travels with them.
+ * The key under which the headers object holds the upstream request. The plugin @fastify/http-proxy passes only a
+ * headers object to its HTTP client, so this object must also hold the request.
  */
 const forwarded = Symbol('forwarded request');
 
@@ -188,8 +188,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * Discards the rest of the body. Node does so only for a body that was never read. The remaining bytes of a partly
-   * read body would precede the next request on the connection.
+   * Discards the rest of the body. Otherwise the rest would precede the next request on the connection. Node itself
+   * discards only a body that was never read.
    */
   onUploadEnd(): void {
     this.#exchange.request.resume();

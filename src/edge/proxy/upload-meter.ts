@@ -1,4 +1,5 @@
 import { type Readable, Transform } from 'node:stream';
+import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { GatewayError } from '../request/errors.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
@@ -55,6 +56,11 @@ export class UploadMeter extends Transform {
     rest.pipe(this);
   }
 
+  /** Number of bytes received; each restarts the timer of the upstream's timeout. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   /** Whether the upload is waiting for the client, not for the upstream. */
   get waitsForClient(): boolean {
     return !this.writableEnded && this.readableLength === 0 && this.readableFlowing === true;
@@ -79,12 +85,14 @@ export class UploadMeter extends Transform {
   }
 
   #watch(rate: BodyRate): NodeJS.Timeout {
-    return setInterval(() => {
-      if (!rate.isTooLow(this.#bytes, this.waitsForClient)) return;
+    const check = (): void => {
+      if (this.destroyed || !rate.isTooLow(this.#bytes, this.waitsForClient)) return;
       this.#limits.onSlowBody();
       const detail = `the body arrived more slowly than ${this.#limits.minBodyBytesPerSecond} bytes per second`;
       this.destroy(new GatewayError('request_timeout', detail));
-    }, checkMilliseconds);
+    };
+    // After a stall of the process, Node runs due timers before it reads the bytes that arrived meanwhile.
+    return setInterval(atEndOfTurn, checkMilliseconds, check);
   }
 }
 

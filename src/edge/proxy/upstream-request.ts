@@ -1,38 +1,23 @@
 import type { Readable } from 'node:stream';
+import type { PoolOptions } from '../http1/connection-pool.js';
 import type { UpstreamResponse } from '../http1/response-reader.js';
 import type { Cancellation } from '../request/exchange.js';
 import type { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 
 /** Connection settings and limits of an upstream. */
-export interface UpstreamOptions {
+export interface UpstreamOptions extends Omit<PoolOptions, 'origin' | 'connectMilliseconds' | 'maxConnections'> {
   readonly name: string;
   /** Origin: `http://host:port` or `https://host:port`. */
   readonly url: string;
   /** The longest time without data from the service: before the response headers, or within the response body. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
-  /** Maximum number of idle connections that are bound to (reserved for) one merchant each. */
-  readonly boundIdle: number;
-  /**
-   * Whether the service reads every request body to its end. If not, it could take the rest of a body for the next
-   * request. A connection that has carried a body is then reused only for the same merchant.
-   */
-  readonly readsBodies: boolean;
-  /** PEM of the CA that signed the upstream's certificate; null for Node's default CAs. */
-  readonly ca: Buffer | null;
   readonly maxBodyBytes: number;
   /** Minimum rate at which a client must send a long body, in bytes per second, averaged over some seconds. */
   readonly minBodyBytesPerSecond: number;
   /** The memory for bodies that have not arrived completely, shared by all upstreams. */
   readonly buffers: BodyBuffers;
-  /**
-   * Minimum time between a response and the next request on its connection, in milliseconds. Under load, a connection
-   * is reused earlier.
-   */
-  readonly restMilliseconds: number;
-  /** Called when the service sends bytes although no request is pending. */
-  readonly onUnsolicited: () => void;
 }
 
 /** A request as sent to the upstream, with the callbacks for its progress and outcome. */
@@ -65,7 +50,7 @@ export interface UpstreamRequest {
   onUploadEnd(): void;
   /** Called when the response headers have arrived. */
   onHeaders(): void;
-  /** Receives the response without hop-by-hop headers: complete, or with a body stream. */
+  /** Receives the response, with a complete body or a body stream. Its hop-by-hop headers have been removed. */
   onResponse(response: UpstreamResponse): void;
   /**
    * Called when the request failed without a response. The error is upstream_busy, upstream_failed, upstream_timeout,

@@ -14,8 +14,8 @@ import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 /**
  * One upstream: its connection pool, its permits (slots for requests in flight) and its timeout. A request takes a
  * permit once its whole body, or more than 64 KiB of it, has arrived. A write (any method other than GET and HEAD) is
- * sent at most once, because the service could have executed it even if the connection broke. A read is retried once if
- * a reused connection ended before the first byte of its response.
+ * sent at most once, because the service could have executed it even if the connection broke. A read without a body is
+ * retried once if a reused connection ended before the first byte of its response.
  */
 export class Upstream {
   readonly #to: CallTo;
@@ -70,8 +70,8 @@ export class Upstream {
 
   /**
    * Sends a request and reports its response or failure to its callbacks.
-   * @throws GatewayError upstream_busy if no permit (slot at the upstream) is available; in that case, no callback is
-   *   called
+   * @throws GatewayError upstream_busy, without calling a callback, if no permit (slot at the upstream) is available.
+   *   If the body must be buffered first, nothing is thrown, and the callback `failed` reports upstream_busy.
    */
   send(request: UpstreamRequest): void {
     const { body } = request;
@@ -95,7 +95,10 @@ export class Upstream {
     new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start(begin, rest);
   }
 
-  /** Waits for requests in flight, even if their clients have disconnected. Aborts them after the timeout. */
+  /**
+   * Closes the connections when all requests in flight have ended, including those whose clients have disconnected.
+   * Aborts the remaining requests after the timeout.
+   */
   async close(timeoutMilliseconds: number): Promise<void> {
     const cutOff = setTimeout(() => {
       this.#pool.destroy();
@@ -115,8 +118,9 @@ interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, Uploa
 }
 
 /**
- * One request to an upstream, from taking a permit to the response or failure. Its timeout is the maximum wait for the
- * response headers. The permit is released when the response body ends, or on failure.
+ * One request to an upstream, from taking a permit to the response or failure. The timeout is the maximum wait for the
+ * response headers; each forwarded part of a streamed request body restarts it. The permit is released when the
+ * response body ends, or on failure.
  */
 class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;
@@ -124,6 +128,7 @@ class UpstreamCall implements ResponseListener {
   readonly #giveBack: () => void;
   readonly #deadline: NodeJS.Timeout;
   #upload: UploadMeter | null = null;
+  #reader: ResponseReader | null = null;
   #hasFailed = false;
   /** Whether the request was retried. */
   #isRepeated = false;
@@ -136,7 +141,7 @@ class UpstreamCall implements ResponseListener {
     this.#request = request;
     this.#giveBack = giveBack;
     this.#deadline = setTimeout(() => {
-      this.#timedOut();
+      this.#endIfStillSilent();
     }, to.timeoutSeconds * 1000);
   }
 
@@ -197,30 +202,33 @@ class UpstreamCall implements ResponseListener {
     const { host, pool, timeoutSeconds } = this.#to;
     const framing = Buffer.isBuffer(body) ? body.length : body === null ? null : (bodyBytes ?? 'chunked');
     const reader = new ResponseReader(this, cancellation, timeoutSeconds);
+    this.#reader = reader;
     if (body instanceof UploadMeter) {
       body.once('error', (error) => {
         reader.cancel(error);
       });
     }
     try {
-      const head = writeRequestHead({
-        method,
-        target,
-        host,
-        headers,
-        body: framing,
-        keepsConnection: !pool.isDistrusted,
-      });
+      const keepsConnection = !pool.isDistrusted;
+      const head = writeRequestHead({ method, target, host, headers, body: framing, keepsConnection });
       pool.send({ merchantId, method, head, body, framing }, reader, this.#isRepeated);
     } catch (error) {
       this.failed(error);
     }
   }
 
-  #timedOut(): void {
-    const { name, timeoutSeconds } = this.#to;
-    const code = this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
-    this.#request.cancellation.cancel(new GatewayError(code, `${name}: no data for ${timeoutSeconds} s`));
+  /**
+   * Cancels the request if nothing arrives in this event loop turn either. After a stall of the process, Node runs due
+   * timers before it reads the bytes that arrived meanwhile: a 504 would hide the response to a payout that was made.
+   */
+  #endIfStillSilent(): void {
+    const bytes = this.#upload?.bytes;
+    setImmediate(() => {
+      if (this.#reader?.isSettled === true || this.#upload?.bytes !== bytes) return;
+      const { name, timeoutSeconds } = this.#to;
+      const code = this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
+      this.#request.cancellation.cancel(new GatewayError(code, `${name}: no data for ${timeoutSeconds} s`));
+    });
   }
 }
 

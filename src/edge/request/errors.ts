@@ -9,7 +9,7 @@ interface GatewayErrorOptions extends ErrorOptions {
  * client.
  */
 export class GatewayError extends Error {
-  /** Seconds after which the client should retry; null for the default. */
+  /** Seconds after which the client should retry; null for the default value of Retry-After. */
   readonly retryAfterSeconds: number | null;
 
   constructor(

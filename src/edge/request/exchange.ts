@@ -15,14 +15,14 @@ export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
 export class Exchange {
   /** Called before the response is written. */
   beforeResponse: (exchange: Exchange) => void = () => undefined;
-  /** Called when a complete response has been passed to the connection. */
+  /** Called when a complete response has been passed to the connection. Not called for a streamed response. */
   afterResponse: (exchange: Exchange) => void = () => undefined;
   outcome: Outcome = 'accepted';
   /** Details of a failure for operators; never sent to the client. */
   detail: string | null = null;
   /** Whether an upstream connection has begun to carry the request. */
   forwarded = false;
-  /** Milliseconds from sending the request upstream to its response headers; null without a response. */
+  /** Milliseconds from sending the request upstream until the response headers arrived; null if none arrived. */
   upstreamDuration: number | null = null;
   /** Bytes of the request body sent to the upstream. */
   requestBodyBytes = 0;
@@ -30,12 +30,12 @@ export class Exchange {
   forwardedBodyBytes = 0;
   /** Body length in bytes of a response that the gateway generated; null for a response of the upstream. */
   ownBodyBytes: number | null = null;
-  /** Milliseconds from the arrival of the headers to the decision. */
+  /** Milliseconds from the arrival of the headers to the decision; 0 before the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
   /** When the request was over (decided, and its response finished), on the clock of `#startedAt`. Null until then. */
   #endedAt: number | null = null;
-  /** Lets the client's side cancel the request while the upstream response is pending. */
+  /** Used to cancel the request while its body is buffered, or while the upstream response is not complete. */
   readonly cancellation = new Cancellation();
   readonly #onOver: (() => void)[] = [];
   #decided = false;
@@ -56,18 +56,17 @@ export class Exchange {
   }
 
   /**
-   * Marks the response as finished: it was sent, or the client is gone.
+   * Marks the response as finished: it was sent completely, or its connection was closed.
    * @param reasonOf called if the response is incomplete. Returns, for operators, why the gateway closed the
    *   connection; null if the client closed it.
    */
-  closed(reasonOf: () => string | null = () => null): void {
+  closed(reasonOf: () => string | null): void {
     if (this.outcome === 'accepted' && !this.#responded) {
-      const reason = reasonOf();
       this.outcome = 'client_closed';
-      this.detail ??= reason;
-      // A disconnect cancels only reads. A write continues, because it could already have taken effect upstream.
-      if (this.found.facts?.access === 'read') {
-        this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client disconnected'));
+      this.detail ??= reasonOf() ?? 'the client disconnected';
+      // A disconnect does not cancel a forwarded write, because the write could already have taken effect upstream.
+      if (this.found.facts?.access === 'read' || !this.forwarded) {
+        this.cancellation.cancel(new GatewayError('client_closed', this.detail));
       }
     }
     this.#closed = true;
@@ -100,14 +99,14 @@ export class Exchange {
     return this.#endedAt === null ? this.age : this.#endedAt - this.#startedAt;
   }
 
-  /** The response status; 499 if the client disconnected before the response was complete. */
+  /** The response status; 499 if the outcome is `client_closed`. */
   get status(): number {
     return this.outcome === 'client_closed' ? gatewayErrors.client_closed.status : this.response.statusCode;
   }
 
   /**
-   * Number of response body bytes that were sent, whether the body is the upstream's or one that the gateway generated.
-   * A generated body counts only if it was sent completely.
+   * Number of bytes of the response body that were sent. A body that the gateway generated counts only if it was sent
+   * completely.
    */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
@@ -133,7 +132,8 @@ declare module 'fastify' {
 }
 
 /**
- * Cancels a request before its upstream has responded. One such object per request is cheaper than an AbortController.
+ * Cancels a request whose upstream response is not complete, for example after the client disconnected or the upstream
+ * timed out. One such object per request is cheaper than an AbortController.
  */
 export class Cancellation {
   /** Why the request was cancelled; null if it was not. */

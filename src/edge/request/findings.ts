@@ -11,7 +11,7 @@ import type { TraceContext } from './trace-context.js';
  * if that step is skipped. The access log uses the fields even if a later step fails.
  */
 export class Findings {
-  /** The value of `x-request-id`; empty before the first step. */
+  /** The id of the request, sent as `x-request-id`; empty before the first step. */
   id = '';
   /** The client's address; null if it is unknown or not resolved yet. */
   clientAddress: IpAddress | null = null;
@@ -24,14 +24,15 @@ export class Findings {
   /** Digest of the Tor exit list that contains the client address; null if the address is not listed. */
   torListDigest: string | null = null;
   facts: RequestFacts | null = null;
-  /** Duration of the key look-up in milliseconds; null without a look-up. */
+  /** Duration of the key look-up in milliseconds, even if it failed; null without a look-up. */
   lookupDuration: number | null = null;
   /** The key store's result; null without a look-up. */
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
   /**
-   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. The log looks up
-   * the owner of such a key later, because third parties could have read it, for example over plain HTTP.
+   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. The request log
+   * then looks up the owner of the key, because third parties could have read a key that was sent over plain HTTP or
+   * Tor.
    */
   exposedLookupId: string | null = null;
   /**

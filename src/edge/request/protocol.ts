@@ -13,8 +13,8 @@ export interface HeadLimits {
 const versions: readonly string[] = ['1.0', '1.1'];
 /**
  * Matches a valid Host value: registered name, IPv4 address or IP literal, with an optional port (RFC 3986 3.2.2 and
- * 3.2.3). A comma does not match, although RFC 3986 allows it in a name: a recipient that joins repeated headers with
- * commas would see two hosts.
+ * 3.2.3). A comma does not match, although RFC 3986 allows it in a name. A recipient that joins repeated headers with
+ * commas could take a name with a comma for two hosts.
  */
 const hostForm =
   /^(?:[A-Za-z0-9\-._~!$&'()*+;=]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\])(?::(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])?)?$/;
@@ -22,7 +22,8 @@ const hostForm =
 /**
  * Rejects requests that Node accepts, but that RFC 9112 or the limits forbid:
  * - an unknown HTTP version (Node treats `GET /` without a version as 1.0);
- * - a missing (in HTTP/1.1), repeated or malformed Host, or a target in absolute form with a different host;
+ * - a repeated or malformed Host, or a missing one in HTTP/1.1;
+ * - a target in absolute form whose host differs from Host;
  * - any transfer coding other than a single `chunked`, because the gateway does not forward the name of the coding;
  * - Transfer-Encoding together with Content-Length, or in HTTP/1.0;
  * - a head above its limits (Node counts neither line ends nor colons).
@@ -50,7 +51,7 @@ export function requireProtocol(request: RequestData, limits: HeadLimits): void 
   if (!onlyChunked || contentLength.length > 0 || request.httpVersion !== '1.1') {
     throw new GatewayError(
       'malformed_request',
-      'the only supported Transfer-Encoding is a single "chunked", on HTTP/1.1 and without Content-Length',
+      'the Transfer-Encoding is not supported: it must be a single "chunked", on HTTP/1.1 and without Content-Length',
     );
   }
 }

@@ -40,7 +40,7 @@ export class RequestData {
   }
 }
 
-/** Matches most paths. Decoding or normalizing does not change such a path. */
+/** Matches a path that neither decoding nor normalizing changes, such as `/v1/payouts`. Most paths match. */
 const plainPath = /^(?:\/[\w-]+)+$/;
 /** Matches a path that contains only characters that RFC 3986 3.3 allows. */
 const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
@@ -144,7 +144,7 @@ const absent: string[] = [];
 Object.freeze(absent);
 
 /**
- * Collects the headers that the gateway reads from Node's raw list of names and values. Node's own `headers` joins or
+ * Collects the headers that the gateway reads, from Node's raw list of names and values. Node's own `headers` joins or
  * drops repeated fields, which would hide a second `x-api-key` or Host.
  */
 export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHeaders {

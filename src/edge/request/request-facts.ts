@@ -16,6 +16,10 @@ export interface FactSources {
   readonly torExits: Pick<TorExits, 'has' | 'digest'>;
   /** The GeoIP databases; null if no database is configured. */
   readonly geoIp: GeoIp | null;
+  /**
+   * The clock for the time of the decision. The arrival is too early: a pipelined request can wait for minutes, and its
+   * key can expire meanwhile.
+   */
   readonly clock: Clock;
 }
 
@@ -24,7 +28,10 @@ interface FactInputs {
   readonly request: RequestData;
   /** The client address. */
   readonly address: IpAddress;
-  /** Whether the client address is on the Tor exit list; null if no usable list exists. */
+  /**
+   * Whether the client address is on the Tor exit list. Null (unknown) if no usable list exists and the configuration
+   * denies requests without a usable list.
+   */
   readonly listed: boolean | null;
   /** The proxies whose forwarding headers are trusted on this connection. */
   readonly proxies: IpRanges;
@@ -46,13 +53,13 @@ export function factsOf({ request, address, listed, proxies, match }: FactInputs
     origin: originClaimOf(headers),
     resource: match?.route.resource ?? null,
     access: accessOf(request.method),
-    now: request.receivedAt,
+    now: sources.clock.now(),
   };
 }
 
 /**
- * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One of the two is enough for
- * true. If neither lists the address, but one of them is unavailable, the result is null (unknown).
+ * Whether the address is a Tor exit. True if the Tor exit list or the GeoIP database lists it. Null (unknown) if
+ * neither lists it, but at least one of them has no result. A GeoIP database that is not configured lists no address.
  */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);

@@ -46,8 +46,8 @@ export const reservedNames: readonly string[] = [
   ...['x-envoy-external-address', 'proxy-client-ip', 'wl-proxy-client-ip'],
   // With these headers, a service would execute a method other than the one whose permission was checked.
   ...['x-http-method', 'x-http-method-override', 'x-method-override'],
-  // With these headers, a service would serve another path (IIS, Envoy, Symfony CVE-2018-14773), or make a proxy fetch
-  // one (Rack CVE-2025-61780).
+  // With these headers, a service would serve another path (IIS, Envoy, Symfony CVE-2018-14773), or make the proxy in
+  // front of it fetch another path (Rack CVE-2025-61780).
   ...['x-original-*', 'x-envoy-original-*', 'x-rewrite-url', 'x-override-url', 'x-accel-mapping', 'x-sendfile-type'],
   // CGI copies the `Proxy` header into the variable HTTP_PROXY, which many HTTP clients use as their proxy (httpoxy
   // attack).
@@ -92,7 +92,7 @@ const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9
  * separately.
  */
 const isForwardable = memoize(mostNames, (name) => {
-  if (name.toLowerCase() === 'content-length') return true; // frames the body; `content_length` is dropped
+  if (name.toLowerCase() === 'content-length') return true; // frames the body; spelled `content_length`, it is dropped
   const spelling = folded(name);
   return !exactNames.has(spelling) && !prefixes.some((prefix) => spelling.startsWith(prefix));
 });

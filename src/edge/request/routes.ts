@@ -64,17 +64,19 @@ const lookalike: PathProblem = {
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',
-  reason: 'the path has characters (such as %2F, %2E, ; or //) that may make an upstream split it into other segments',
+  reason:
+    'the path is not UTF-8, or has characters that it may not have, or (such as %2F, ; or //) that may make an upstream split it into other segments',
 };
 
 /** Matches characters of a path segment that a service could decode, cut off or convert. */
 const notPlain = /[%;\u0080-\uffff]/;
 
 /**
- * Builds the route table. The longest configured path that ends at a segment boundary wins. A segment that a service
- * could read as a segment of another route matches no route. Otherwise the gateway would check the permission of one
- * route, and the service would execute another. Paths for upstreams lack the base path. A configured route replaces the
- * gateway's own route of the same path.
+ * Builds the route table. A configured route matches a request path that equals the path of the route, or begins with
+ * that path and a `/`. The longest match wins. A segment that a service could read as a segment of another route
+ * matches no route. Otherwise the gateway would check the permission of one route, and the service would execute
+ * another. Paths for upstreams lack the base path. A configured route replaces the gateway's own route of the same
+ * path.
  */
 export function createRouteTable(config: RouteOptions): RouteTable {
   const root = nodesOf(config);

@@ -23,9 +23,9 @@ const sampled = '01';
 
 /**
  * Continues the caller's trace if the request has exactly one valid traceparent; otherwise starts a new trace. The
- * caller chooses the trace id, so the id helps in a search but is no evidence.
- * @param taken whether this request is sampled. The caller's sampling flag is ignored, because a caller could fill the
- *   trace store. Null if traces are not exported; in that case, the caller's flags are passed on.
+ * caller chooses the trace id, so the id helps in a search but is no evidence. If traces are exported, the caller's
+ * sampling flag is ignored, because a caller could fill the trace store. Otherwise the caller's flags are passed on.
+ * @param taken whether this request is sampled; null if traces are not exported
  */
 export function traceContextOf(
   traceparent: readonly string[],

@@ -18,7 +18,9 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
   const { response } = exchange;
   const { socket } = response;
   response.setTimeout(stallMilliseconds, () => {
-    if (hasUnsentBytes(exchange)) abortResponse(response);
+    if (!hasUnsentBytes(exchange)) return;
+    exchange.detail ??= `the client read nothing for ${stallMilliseconds / 1000} s (limits.requestTimeoutSeconds)`;
+    abortResponse(response);
   });
   // The timeout belongs to the socket. Clear it after the response, because the next request on this socket could wait
   // longer for its upstream. This listener must run before Node sets the keep-alive timeout, or it would clear that
@@ -40,9 +42,9 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
 const checkMilliseconds = 1_000;
 
 /**
- * Aborts the response if a client has half-closed its TLS connection and then reads nothing for a second. If a client
- * resets the connection while TLS writes session tickets, Node sees only a half-close. In that case, later writes stay
- * in the TLS layer forever.
+ * Aborts the response if the client has half-closed its TLS connection and then reads nothing for a second. The client
+ * may actually have reset the connection. If a reset arrives while TLS writes session tickets, Node sees only a
+ * half-close, and later writes stay in the TLS layer forever.
  */
 function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;

@@ -12,17 +12,19 @@ const maxDroppedBytes = 65_536;
 const lingerMilliseconds = 2_000;
 const checkMilliseconds = 250;
 
-/** Limits for the rest of an upload after its response was sent. */
+/** Limits for the rest of a request body that is still arriving after the response was sent. */
 export interface UploadLimits {
   readonly bodyBytes: number;
   readonly requestTimeoutSeconds: number;
 }
 
 /**
- * If a response precedes the end of a request body that is large, has no declared length or waits for 100 Continue,
- * closes the connection after the response. After an immediate close, the kernel would reset the connection because of
- * unread bytes, and the client would lose the error response. The close therefore lingers: the upload can continue
- * within its limits, because most clients read the response only after sending the whole body.
+ * Closes the connection after a response that is sent before the whole request body has arrived. Does so only if the
+ * body is large or has no declared length, if the client expects 100 Continue, or if this response is the last one of
+ * the connection anyway. An immediate close would leave unread
+ * bytes, so the kernel would reset the connection, and the client would lose the response. The close therefore lingers,
+ * and the upload can continue within its limits, because most clients read the response only after sending the whole
+ * body.
  * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {
@@ -31,7 +33,8 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   if (!hasBody || request.complete) return;
   const [declared] = headers.contentLength;
   const small = declared !== undefined && Number(declared) <= maxDroppedBytes;
-  if (small && headers.expect.length === 0) return;
+  // Node discards a small rest itself, but only on a connection that stays open.
+  if (small && headers.expect.length === 0 && response.shouldKeepAlive) return;
   const { socket } = request;
   const readBefore = socket.bytesRead;
   const mayContinue = (): boolean => {
@@ -77,8 +80,8 @@ export function lingeringClose(socket: Socket, mayContinue: () => boolean = () =
 
 /**
  * Aborts a response that has begun and cannot be completed. An HTTP/1.0 client takes the end of the connection for the
- * end of the response (RFC 9112 6.3). Its connection is therefore reset, so that the client rejects the partial body. A
- * TLS client detects the truncation, because no close_notify is sent.
+ * end of the response (RFC 9112 6.3). Its connection is therefore reset, so that the client rejects the partial body.
+ * Over TLS, no reset is needed: the client detects the truncation, because no close_notify is sent.
  */
 export function abortResponse(response: ServerResponse): void {
   const { socket } = response;

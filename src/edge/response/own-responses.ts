@@ -33,7 +33,7 @@ export function sendOwnResponse(reply: FastifyReply, publicApi: string): void {
   );
 }
 
-/** Describes, as JSON, the key of a request and the client as the gateway sees them. */
+/** Returns a JSON description of a request's key and client, as the gateway sees them. */
 function whoami({ data, found }: Exchange): string {
   const { id, credential, facts } = found;
   if (credential === null || facts === null) throw new Error('a request without a credential was about to be served');

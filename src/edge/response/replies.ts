@@ -19,7 +19,7 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
 
 /**
  * Sends an error response. Removes headers that a failed upstream response has already set. If another response has
- * already begun, aborts it instead.
+ * already begun, sends no error, but aborts that response.
  */
 export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonly<Record<string, string>> = {}): void {
   const { exchange } = reply.request;
@@ -48,7 +48,7 @@ export function sendError(reply: FastifyReply, error: unknown): void {
   exchange.outcome = code;
   exchange.detail = error instanceof Error ? error.message : null;
   if (code === 'client_closed') {
-    // Status 499 exists only in the log. A client that disconnects within its request body gets no response.
+    // Status 499 exists only in the log. A client that disconnects while it sends the body gets no response.
     reply.hijack();
     abortResponse(exchange.response);
     return;
@@ -91,7 +91,7 @@ export function denialFailure(code: DenialCode): Failure {
 const denialFailures = new Map<DenialCode, Failure>();
 
 /**
- * Returns the response to a request that failed without a denial.
+ * Returns the response to a request that failed for a reason other than a denial.
  * @param retryAfterSeconds Retry-After for 429 and 503; null for the default
  */
 export function errorFailure(code: GatewayErrorCode, retryAfterSeconds: number | null = null): Failure {

@@ -29,8 +29,14 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
   const { exchange } = reply.request;
   const { response } = exchange;
   const { socket } = response;
+  const end = (error?: Error | null): void => {
+    if (!error) response.end();
+  };
   if (body.length > joinedBytes || socket === null) {
-    response.end(body, 'latin1');
+    // At shutdown, Node closes each connection whose response has been ended, even if its bytes are still queued for a
+    // slow client. The response is therefore ended only when the body has been sent.
+    if (socket === null) response.end(body, 'latin1');
+    else response.write(body, 'latin1', end);
     exchange.afterResponse(exchange);
     return;
   }
@@ -38,9 +44,6 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
   // writes cost more than one. TLS reports a completed write only in a later event loop turn, so over TLS the write
   // callback ends the response.
   const isReportedLater = exchange.data.connection.tls !== null;
-  const end = (error?: Error | null): void => {
-    if (!error) response.end();
-  };
   socket.cork();
   if (isReportedLater) response.write(body, 'latin1', end);
   else response.write(body, 'latin1');
@@ -53,9 +56,9 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
 
 /**
  * Streams a response as fast as the client reads. The head is sent with the first bytes of the body. Until then,
- * another response can replace this one.
- * @param body latin1 text, one character per byte. Destroyed if the client disconnects, and with a TypeError if a
- *   header is invalid.
+ * another response can replace this one. If the client disconnects, the body stream is destroyed. If a header is
+ * invalid, the body stream is destroyed with a TypeError.
+ * @param body latin1 text, one character per byte
  */
 export function streamResponse(reply: FastifyReply, status: number, headers: HeaderList, body: Readable): void {
   const { exchange } = reply.request;
@@ -77,16 +80,25 @@ export function streamResponse(reply: FastifyReply, status: number, headers: Hea
       return false;
     }
   };
+  // As in `sendResponse`, the response is ended only when all of its body has been sent.
+  let queued = 0;
+  let isComplete = false;
+  const onSent = (error?: Error | null): void => {
+    queued -= 1;
+    if (!error && isComplete && queued === 0) response.end();
+  };
   body.on('data', (text: string) => {
     socket?.cork();
     if (begin()) {
       exchange.forwardedBodyBytes += text.length;
-      if (!response.write(text, 'latin1')) body.pause();
+      queued += 1;
+      if (!response.write(text, 'latin1', onSent)) body.pause();
     }
     socket?.uncork();
   });
   body.once('end', () => {
-    if (begin()) response.end();
+    isComplete = true;
+    if (begin() && queued === 0) response.end();
   });
   response.on('drain', () => {
     body.resume();

@@ -3,20 +3,18 @@ import type { IncomingHttpHeaders, RequestListener } from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { METHODS, Server, ServerResponse, IncomingMessage } from '../../node/http.js';
-import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import type { ConnectionLimiter } from '../connections/connection-limiter.js';
-import type { Connections } from '../connections/connections.js';
+import { closeAfterTimeout, type Connections } from '../connections/connections.js';
 import { readProxyHeader } from '../connections/proxy-protocol.js';
-import { sourceOf } from '../../policy/client-address.js';
+import { throttledSource } from '../../policy/client-address.js';
 import { type ConnectionOrigin } from '../request/connection-facts.js';
-import { originOf } from '../connections/client-connection.js';
 import { lingeringClose } from '../response/lingering-close.js';
 import { type HandshakeLimits, HandshakeRate } from '../tls/handshake-rate.js';
 import { type TlsEndpoint, tlsRefusals } from '../tls/tls-endpoint.js';
-import { connectionOf, openConnection } from '../connections/client-connection.js';
+import { connectionOf, openConnection, originOf } from '../connections/client-connection.js';
 
-/** Limits of a listener's connections, in bytes and seconds. */
+/** Limits of a listener's connections. Sizes are in bytes, times in seconds. */
 export interface ConnectionLimits extends HandshakeLimits {
   readonly headerBytes: number;
   readonly targetBytes: number;
@@ -37,7 +35,7 @@ export const refusedConnections = [
 ] as const;
 
 /** A reason from `refusedConnections`. */
-export type RefusedConnection = (typeof refusedConnections)[number];
+type RefusedConnection = (typeof refusedConnections)[number];
 
 /** Dependencies of a listener's server. */
 export interface ServerOptions {
@@ -45,27 +43,30 @@ export interface ServerOptions {
   /** The TLS settings of the listener; null if it serves plain HTTP. */
   readonly tls: TlsEndpoint | null;
   /**
-   * The only peers that are allowed to connect, each time with a PROXY protocol header. Null without PROXY protocol.
+   * The only peers that are allowed to connect. Each of their connections must begin with a PROXY protocol header. Null
+   * if the listener does not use the PROXY protocol.
    */
   readonly proxyProtocolFrom: IpRanges | null;
   /** Trusted proxies. The connection limit per address does not apply to them, because they carry many clients. */
   readonly trustedProxies: IpRanges;
   readonly connections: Connections;
   readonly limiter: ConnectionLimiter;
+  /** Called for each connection that was closed before its first request. */
   readonly onRefusedConnection: (why: RefusedConnection) => void;
 }
 
 /**
- * Creates the server of a listener. Each connection passes an optional PROXY protocol header and optional TLS before
- * HTTP/1.1. A single HTTP server accepts the TCP connections, and handles their requests after these steps. HTTP/2 is
- * not offered, because Node silently drops HTTP/2 header fields with invalid values. A proxy in front of the gateway
- * can offer HTTP/2 to its clients.
+ * Creates the server of a listener. On each connection, an optional PROXY protocol header and an optional TLS
+ * handshake precede HTTP/1.1. A single HTTP server accepts the TCP connections, and handles the HTTP requests after
+ * these steps. HTTP/2 is not offered, because Node silently drops HTTP/2 header fields with invalid values. A proxy in
+ * front of the gateway can offer HTTP/2 to its clients.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, connections, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits, (socket) => {
     connections.opened(socket);
-    // Without a listener, a socket error would end the process. Code that reads the socket handles the close.
+    // Without an 'error' listener, a socket error would end the process. Nothing is done here, because Node then emits
+    // 'close', and the code that uses the socket handles that event.
     socket.on('error', () => undefined);
     admit(socket, options, start);
   });
@@ -134,11 +135,6 @@ function admit(
     socket.destroy();
     onRefusedConnection(why);
   };
-  /**
-   * Returns the unit by which connections are limited: an IPv4 address or an IPv6 /64. Null for a trusted proxy, which
-   * has no limit, because many clients connect through it.
-   */
-  const sourceIn = (remote: IpAddress): string | null => (trustedProxies.contains(remote) ? null : sourceOf(remote));
 
   const { remote, port } = originOf(socket);
   if (remote === null) {
@@ -151,7 +147,7 @@ function admit(
     refuse('proxy_untrusted');
     return;
   }
-  const source = sourceIn(remote);
+  const source = throttledSource(remote, trustedProxies);
   if (source !== null && limiter.isFull(source)) {
     refuse('address_limit');
     return;
@@ -171,7 +167,7 @@ function admit(
   }
   readProxyHeader(socket, limits.headersTimeoutSeconds * 1000, {
     onHeader: (named, bufferedBytes) => {
-      const behind = named && sourceIn(named.address);
+      const behind = throttledSource(named?.address ?? null, trustedProxies);
       if (behind !== null && limiter.isFull(behind)) {
         refuse('address_limit');
         return;
@@ -200,7 +196,7 @@ function createHttpServer(
     guard,
     {
       IncomingMessage: LeanRequest,
-      // Node limits target and headers together, so it must admit the sum. protocol.ts checks each limit separately.
+      // Node has one limit for target and headers together, so set it to the sum. protocol.ts checks both limits.
       maxHeaderSize: limits.headerBytes + limits.targetBytes,
       headersTimeout: limits.headersTimeoutSeconds * 1000,
       requestTimeout: limits.requestTimeoutSeconds * 1000,
@@ -210,7 +206,11 @@ function createHttpServer(
     },
     serve,
   );
-  server.maxHeadersCount = 0; // no limit, because Node would silently drop further headers; `maxHeaderSize` limits them
+  // 0: do not limit the number of headers, because Node would silently drop those above the limit. `maxHeaderSize`
+  // limits the bytes of all headers.
+  server.maxHeadersCount = 0;
+  // By default, Node would close the connection before it reads a request that has arrived.
+  server.on('timeout', closeAfterTimeout);
   // By default, Node would send 100 Continue before the gateway has checked the API key.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
@@ -248,17 +248,19 @@ function serveConnect(request: http.IncomingMessage, handler: RequestListener): 
 
 function serve(request: http.IncomingMessage, handler: RequestListener): void {
   const { socket } = request;
-  if (!socket.writable) return; // the previous response was the last one of this connection
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  response.assignSocket(socket);
-  // Node emits 'close' only for responses that it created itself, so emit it here.
-  const end = (): void => {
-    response.emit('close');
-    lingeringClose(socket); // Node no longer handles this socket, so the gateway must read and close it
-  };
-  response.once('finish', end);
-  socket.once('close', end);
+  // If the previous response was the last of this connection, the request gets no socket, so it is only logged.
+  if (socket.writable && !connectionOf(socket).isFull) {
+    response.assignSocket(socket);
+    // Node emits 'close' only for responses that it created itself, so emit it here.
+    const end = (): void => {
+      response.emit('close');
+      lingeringClose(socket); // Node no longer handles this socket, so the gateway must read and close it
+    };
+    response.once('finish', end);
+    socket.once('close', end);
+  }
   handler(request, response);
 }
 
@@ -268,7 +270,7 @@ const noHeaders: IncomingHttpHeaders = Object.freeze({});
  * An incoming request that differs from Node's in two ways:
  * - `headers` is filled only for a request with an Expect header. Building `headers` takes 3 % of the cost of a 401.
  *   The gateway reads `rawHeaders`, because Node's `headers` join or drop repeated fields. Node itself needs `headers`
- *   only for Expect. Fastify derives from them only a value that the gateway does not use.
+ *   only for Expect. Fastify derives from `headers` only a value that the gateway does not use.
  * - An aborted request emits 'close' and never 'error'. Node checks for an 'error' listener one tick before it emits
  *   the event. If the listener is removed in between, the 'error' would end the process.
  */

@@ -1,8 +1,7 @@
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Eventual } from '../../gateway/eventual.js';
-import type { CallerIdentity, Clock } from '../../gateway/ports.js';
-import type { IpRanges } from '../../policy/ip-ranges.js';
+import type { Clock } from '../../gateway/ports.js';
 import { Exchange } from '../request/exchange.js';
 import { Findings } from '../request/findings.js';
 import type { StepSources } from '../auth/step-sources.js';
@@ -15,48 +14,39 @@ import { ConnectionLimiter, evictionDetail } from '../connections/connection-lim
 import type { ConnectionCounts } from '../connections/connection-limiter.js';
 import { Connections } from '../connections/connections.js';
 import { createServer } from './create-server.js';
-import type { ConnectionLimits, RefusedConnection } from './create-server.js';
+import type { ConnectionLimits, ServerOptions } from './create-server.js';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { RequestData } from '../request/request-data.js';
 import { limitResponse, hasUnsentBytes } from '../response/limit-response.js';
 import { closeOverUnreadBody } from '../response/lingering-close.js';
 import type { UploadLimits } from '../response/lingering-close.js';
-import { connectionOf } from '../connections/client-connection.js';
-import { handleParserError } from './protocol-errors.js';
+import { type ClientConnection, connectionOf, floodDetail } from '../connections/client-connection.js';
+import { handleParserError, unlessArrived } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
-import { registerProxy } from '../proxy/proxy.js';
-import type { TlsEndpoint } from '../tls/tls-endpoint.js';
+import { type ProxyOptions, registerProxy } from '../proxy/proxy.js';
 import { timeText } from '../../telemetry/serialise.js';
-import type { Upstream } from '../proxy/upstream.js';
 
 /** Dependencies of a listener. */
-export interface ListenerOptions {
+export interface ListenerOptions
+  extends
+    Pick<ServerOptions, 'tls' | 'proxyProtocolFrom' | 'onRefusedConnection'>,
+    Pick<ProxyOptions, 'upstreams' | 'identity'> {
   readonly authentication: StepSources;
-  readonly upstreams: ReadonlyMap<string, Upstream>;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
-  /** The signer of assertions (JWTs that name the merchant) for upstreams; null if assertions are not configured. */
-  readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
-  /** The TLS settings of the listener; null if it serves plain HTTP. */
-  readonly tls: TlsEndpoint | null;
   /** Headers that the gateway adds to every response of this listener. */
   readonly ownHeaders: Readonly<Record<string, string>>;
-  /**
-   * The only peers that are allowed to connect, each time with a PROXY protocol header. Null without PROXY protocol.
-   */
-  readonly proxyProtocolFrom: IpRanges | null;
   /** The log that records each request once: when it was completed or aborted, or when the HTTP parser rejected it. */
   readonly requestLog: { ended(exchange: Exchange): void; refused(refused: RefusedRequest): void };
-  /** Called for each connection that was closed before its first request. */
-  readonly onRefusedConnection: (why: RefusedConnection) => void;
   /** Called for each unexpected exception. */
   readonly onInternalError: (error: unknown, exchange: Exchange) => void;
 }
 
 const endOfDrain =
   'the gateway shut down and closed the connection: the request was not complete after limits.drainTimeoutSeconds';
+const notExecuted = 'not executed: the connection ended while this pipelined request waited for the requests before it';
 const methodsWithBodies = ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 
 /** A listener of the gateway, with its connections and its connection limits. */
@@ -73,6 +63,9 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   const { trustedProxies } = options.authentication;
   const connections = new Connections();
   const limiter = new ConnectionLimiter(limits);
+  const onRefused = (refused: RefusedRequest): void => {
+    options.requestLog.refused(refused);
+  };
   const app = Fastify({
     serverFactory: (handler) =>
       createServer(handler, {
@@ -85,8 +78,9 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         onRefusedConnection,
       }),
     clientErrorHandler: (error, socket) => {
-      const refused = handleParserError(error, socket, connectionOf(socket).hasAsked, ownHeaders);
-      if (refused !== null) options.requestLog.refused(refused);
+      unlessArrived(error, socket, () => {
+        handleParserError(error, socket, connectionOf(socket).hasAsked, onRefused, ownHeaders);
+      });
     },
     // Fastify routes every request to `/`, because the gateway's own route table selects the upstream. Fastify's router
     // would decode the path. It would also reject an undecodable path before any hook has checked the API key.
@@ -109,8 +103,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   };
   const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
-    // Check one event loop turn later, because TLS reports a completed write no earlier. By that time, most responses
-    // are complete and need no timers.
+    // Check again at the end of an event loop turn, because TLS reports a completed write only after the turn of the
+    // write. By then, most responses have been sent completely and need no timers.
     atEndOfTurn(() => {
       if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });
@@ -128,24 +122,28 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     request.exchange = exchange;
     exchange.beforeResponse = beforeResponse;
     exchange.afterResponse = afterResponse;
+    let hasTurn = false;
     exchange.whenOver(() => {
       options.requestLog.ended(exchange);
-      connections.responseEnded(exchange);
-      place?.requestEnded();
+      connections.responseEnded(exchange, connection);
+      if (hasTurn) place?.requestEnded(); // a dropped request can end while an earlier one is in progress
       connection.endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
+      hasTurn = alive;
       if (alive) {
         // Fastify's onResponse does not fire if the client disconnected or the response was aborted.
         reply.raw.on('close', () => {
-          exchange.closed(() => closeReason(connections, exchange));
+          exchange.closed(() => closeReason(connections, connection));
         });
         decide(exchange, reply, done);
       } else {
         reply.hijack();
+        // Otherwise a drain would close the connection, because it seems idle after this request.
+        reply.raw.shouldKeepAlive = false;
         skipSteps(exchange.found);
         exchange.decided();
-        exchange.closed();
+        exchange.closed(() => notExecuted);
       }
     };
     connection.awaitTurn(exchange, turn);
@@ -167,15 +165,16 @@ export async function createListener(options: ListenerOptions): Promise<Listener
 }
 
 /** Returns why the gateway itself closed the connection of a request; null if the gateway did not close it. */
-function closeReason({ areCutOff }: Connections, { data: { connection } }: Exchange): string | null {
+function closeReason({ areCutOff }: Connections, connection: ClientConnection): string | null {
   if (areCutOff) return endOfDrain;
+  if (connection.isFlooded) return floodDetail;
   return connection.place?.isEvicted === true ? evictionDetail : null;
 }
 
 /**
- * Runs the steps that check a request. Responds to a denied request, and to an accepted one whose route has no
- * upstream. Calls `done` for any other accepted request, which the proxy then forwards, and with the error for a failed
- * request.
+ * Returns a function that runs the steps that check a request. The function responds to a denied request, and to an
+ * accepted request whose route has no upstream. For any other accepted request, it calls `done`, and the proxy forwards
+ * the request. If a step fails, it calls `done` with the error.
  */
 function decideWith(sources: StepSources, publicApi: string) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {
@@ -203,7 +202,7 @@ function decideWith(sources: StepSources, publicApi: string) {
     }
     if (denial instanceof Promise) void denial.then(goOn, fail);
     else if (data.hasBody)
-      // Continue one microtask later. By then, Node has read a body that arrived together with the headers, so that it
+      // Continue one microtask later. By then, Node has read a body that arrived together with the headers, so the body
       // can be forwarded without a stream.
       void Promise.resolve(denial).then(goOn);
     else goOn(denial);

@@ -1,87 +1,138 @@
 import type { Socket } from 'node:net';
+import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { STATUS_CODES } from '../../node/http.js';
-import type { IpAddress } from '../../policy/ip-address.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import { type ClientConnection, closeAfterCurrentResponse, connectionOf } from '../connections/client-connection.js';
+import type { ConnectionFacts } from '../request/connection-facts.js';
 import { errorFailure } from '../response/replies.js';
 import { GatewayError } from '../request/errors.js';
 import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import { lingeringClose } from '../response/lingering-close.js';
 
 /** A request that Node's HTTP parser rejected before the gateway had created its exchange (the state of a request). */
-export interface RefusedRequest {
+export interface RefusedRequest extends Pick<ConnectionFacts, 'remote' | 'port' | 'tls'> {
   readonly id: string;
   readonly code: GatewayErrorCode;
   readonly status: number;
   readonly detail: string;
-  /** The peer's address; null if the connection is already closed. */
-  readonly remote: IpAddress | null;
 }
 
 /** An error of Node's HTTP parser: its code, and further data if the request head is too large. */
 type ParserError = NodeJS.ErrnoException & HeadOverflow;
 
+const requestTimeout = 'ERR_HTTP_REQUEST_TIMEOUT';
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
   HPE_INVALID_EOF_STATE: 'client_closed',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+  [requestTimeout]: 'request_timeout',
 };
+
+/** Replaces the parser's own message, which is only "Parse Error". */
+const clientLeft = 'the client disconnected before its request was complete';
+/** The reason in the log if an overlong line never ended. */
+const closedInLine = 'the connection closed before the end of an overlong line';
 
 /**
  * Handles a request that Node's HTTP parser rejected, and closes the connection. The state of the newest request on the
  * connection determines the response:
- * - Still arriving: this request fails, and its own response reports the error.
- * - Complete, but its response is pending: this response is the last one. If the gateway sent an error now, the client
- *   would read it as that response, for example a 400 for a payout that was made.
- * - Response sent before the whole body had arrived: the rejected bytes are the rest of that body, so no error is sent.
- * - Response was already the last one of its connection: the rejected bytes are ignored.
- * - No response pending: the error response is written to the socket.
- * If the head is too long, nothing is sent until the end of the line shows which limit it exceeds. A connection error,
- * or bytes on a connection that never completed TLS, are not a request.
+ * - The request is still arriving: it fails, and its own response reports the error.
+ * - The request is complete, but its response is pending: this response becomes the last one of the connection. If the
+ *   gateway sent an error now, the client would read the error as that response, for example a 400 for a payout that
+ *   was made.
+ * - The response was sent before the whole body had arrived: the rejected bytes are the rest of the body, so no error
+ *   is sent.
+ * - The response was already the last one of the connection: the rejected bytes are ignored.
+ * - No response is pending: an error response is written to the socket.
+ * If a line of the head is too long, nothing is sent until the end of the line shows which limit was exceeded. Errors
+ * of the connection itself, and bytes on a connection that never completed TLS, are not requests: they only close the
+ * connection.
  * @param asked whether the connection has ever received a byte of a request
+ * @param onRefused called with the rejected request, for the log. Not called if there is no further request to log, or
+ *   if an exchange (state of a request) reports the failure.
  * @param ownHeaders headers of every response of this listener
- * @returns the rejected request; null if there was no request or if an exchange (state of a request) reports the
- *   failure
  */
 export function handleParserError(
   error: ParserError,
   socket: Socket,
   asked: boolean,
+  onRefused: (refused: RefusedRequest) => void,
   ownHeaders: Readonly<Record<string, string>> = {},
-): RefusedRequest | null {
-  const ofParser = error.code?.startsWith('HPE_') === true || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+): void {
+  const ofParser = error.code?.startsWith('HPE_') === true || error.code === requestTimeout;
   if (!ofParser || !asked) {
     socket.destroy();
-    return null;
+    return;
   }
   const connection = connectionOf(socket);
+  const isWithinLine = connection.unfinishedLine !== null;
   const code = codeOfError(error, connection);
-  if (code === null) return null;
+  if (code === null) {
+    if (!isWithinLine) refuseAtClose(connection, onRefused);
+    return;
+  }
+  const detail = code === 'client_closed' ? clientLeft : error.message;
   const exchange = connection.newest;
   if (exchange !== null && !exchange.request.complete) {
     const { response } = exchange;
     const wasKept = response.shouldKeepAlive;
     response.shouldKeepAlive = false; // set before `cancel`, which may send the error response synchronously
-    if (response.headersSent) {
+    // Without keep-alive, the connection is already in lingering close, which ends by itself.
+    if (response.headersSent && wasKept) {
       exchange.whenOver(() => {
-        endLingering(socket, wasKept);
+        socket.destroy();
       });
     }
-    if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, error.message));
-    return null;
+    if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, detail));
+    return;
   }
   // The parser reports an error again for each further packet of a rejected request. Only the first error counts.
-  if (exchange?.response.shouldKeepAlive === false || connection.hasRefused) return null;
-  connection.hasRefused = true;
-  const refused: RefusedRequest = {
-    id: uniqueId(),
-    code: code === 'client_closed' ? 'malformed_request' : code,
-    status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
-    detail: error.message,
-    remote: connection.remote,
-  };
+  if (exchange?.response.shouldKeepAlive === false || connection.hasRefused) return;
+  const refused = refuse(connection, code === 'client_closed' ? 'malformed_request' : code, detail);
   if (exchange !== null && !exchange.over) closeAfterCurrentResponse(exchange);
   else if (socket.writable) writeRefusal(socket, refused, ownHeaders);
-  return refused;
+  onRefused(refused);
+}
+
+/**
+ * Calls `handle`, unless the error is the timeout of a request that has arrived completely. After a stall of the
+ * process, Node runs due timers before it reads the bytes that arrived meanwhile, so a timeout is handled after the
+ * next read.
+ */
+export function unlessArrived(error: ParserError, socket: Socket, handle: () => void): void {
+  if (error.code !== requestTimeout) {
+    handle();
+    return;
+  }
+  const connection = connectionOf(socket);
+  const before = connection.newest;
+  const { bytesWritten } = socket;
+  const isBodyLate = before?.request.complete === false;
+  atEndOfTurn(() => {
+    const late = isBodyLate ? before : connection.newest;
+    // If the head was late, a request that is still the newest one precedes the late request.
+    const hasArrived = late?.request.complete === true && (isBodyLate || late !== before);
+    // A request that has already ended may no longer be the newest one, but its response was written.
+    const hasEnded = before === null && late === null && socket.bytesWritten !== bytesWritten;
+    if (!hasArrived && !hasEnded && !socket.destroyed) handle();
+  });
+}
+
+/**
+ * Reports a request whose connection closes within an overlong line: the parser, which has already failed, reports no
+ * error for this close.
+ */
+function refuseAtClose(connection: ClientConnection, onRefused: (refused: RefusedRequest) => void): void {
+  const exchange = connection.newest; // read before the close, which clears it
+  if (exchange !== null && !exchange.request.complete) return;
+  connection.socket.once('close', () => {
+    if (exchange?.response.shouldKeepAlive === false || connection.hasRefused) return;
+    onRefused(refuse(connection, 'headers_too_large', closedInLine));
+  });
+}
+
+function refuse(connection: ClientConnection, code: GatewayErrorCode, detail: string): RefusedRequest {
+  connection.hasRefused = true;
+  const { remote, port, tls } = connection;
+  return { id: uniqueId(), code, status: gatewayErrors[code].status, detail, remote, port, tls };
 }
 
 /**
@@ -91,14 +142,6 @@ export function handleParserError(
 function codeOfError(error: ParserError, connection: ClientConnection): GatewayErrorCode | null {
   if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, connection);
   return codeOf[error.code ?? ''] ?? 'malformed_request';
-}
-
-/**
- * Closes a keep-alive connection after an error in a request body that was being discarded. Any other connection is
- * already in lingering close, which ends by itself.
- */
-function endLingering(socket: Socket, kept: boolean): void {
-  if (kept) socket.destroy();
 }
 
 function writeRefusal(
@@ -133,7 +176,7 @@ const mostDropped = 4 * 1024 * 1024;
  * Determines which line exceeded the parser's limit: the request line or a header line. If the line began in an earlier
  * packet, only its end shows which kind of line it is. Until then, the parser reports each further packet of the line,
  * and each packet is dropped.
- * @returns null until the end of the line arrives or more than `mostDropped` bytes were dropped
+ * @returns the error code; null until the end of the line arrives or more than `mostDropped` bytes were dropped
  */
 function overlongPart(
   { rawPacket, bytesParsed = 0 }: HeadOverflow,

@@ -14,7 +14,7 @@ const sessionTicket = 35;
  * Whether a ClientHello offers to resume a session. The offer is not verified: in the handshake, the session can turn
  * out to be invalid.
  * @param bytes the first bytes of a connection
- * @returns null if more bytes are needed; false also if the bytes are not a ClientHello that fits in one record
+ * @returns null if more bytes are needed. False if there is no offer, or the bytes are not a ClientHello in one record.
  */
 export function offersSession(bytes: Buffer): boolean | null {
   if (bytes.length > 0 && bytes[0] !== handshakeRecord) return false;

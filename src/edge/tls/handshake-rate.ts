@@ -4,13 +4,13 @@ import { lruOptions } from '../../gateway/growing-to.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
-import { sourceOf } from '../../policy/client-address.js';
+import { sourceOf, throttledSource } from '../../policy/client-address.js';
 import { peekClientHello } from './client-hello.js';
 
 /** Limits on the TLS handshakes of one source (IPv4 address or IPv6 /64). */
 export interface HandshakeLimits {
   readonly handshakesPerSecond: number;
-  /** Maximum number of handshakes at once after an idle time. */
+  /** Maximum number of handshakes that a source can make at once after it was idle. */
   readonly handshakeBurst: number;
 }
 
@@ -23,12 +23,13 @@ const maxSources = 20_000;
 const reservedShare = 0.25;
 
 /**
- * Limits the TLS handshakes of each source (IPv4 address or IPv6 /64). Clients without a key can trigger handshakes,
- * and each one blocks the event loop for a millisecond. A connection counts when it begins, because a failed handshake
- * costs as much as a successful one. A resumed session costs less, so it is refunded.
- * The last quarter of a burst is reserved for clients that offer to resume a session, so that other clients at the same
- * address cannot lock them out. The ClientHello is inspected only while no more than this reserve is left. Trusted
- * proxies carry many clients and are exempt.
+ * Limits the TLS handshakes of each source (IPv4 address or IPv6 /64). Clients can trigger handshakes without an API
+ * key, and each handshake blocks the event loop for a millisecond. A handshake counts from the start of its connection,
+ * because a failed handshake costs as much as a successful one. The handshake of a resumed session costs less, so it is
+ * refunded.
+ * The last quarter of a burst is reserved for clients that offer to resume a session. Otherwise, other clients at the
+ * same address could use up the whole burst. The ClientHello contains the offer, and is read only when no more than the
+ * reserve is left. Trusted proxies are exempt, because they carry many clients.
  */
 export class HandshakeRate {
   readonly #limits: HandshakeLimits;
@@ -46,10 +47,11 @@ export class HandshakeRate {
   }
 
   /**
-   * Counts a connection before its handshake.
-   * @param remote null if unknown; such a connection is admitted
+   * Counts a connection before its handshake. Admits a connection whose address is unknown.
+   * @param remote the source address; null if unknown
    * @param timeoutMilliseconds timeout for the ClientHello
-   * @param decide called once with the decision; never called if the connection first closes or times out
+   * @param decide called once with the decision. Not called if the connection closes, or if the ClientHello does not
+   *   arrive in time
    */
   admit(
     socket: Socket,
@@ -57,11 +59,12 @@ export class HandshakeRate {
     timeoutMilliseconds: number,
     decide: (isAdmitted: boolean) => void,
   ): void {
-    if (remote === null || this.#trustedProxies.contains(remote)) {
+    const source = throttledSource(remote, this.#trustedProxies);
+    if (source === null) {
       decide(true);
       return;
     }
-    const bucket = this.#bucketOf(sourceOf(remote));
+    const bucket = this.#bucketOf(source);
     if (bucket.take(this.#reserved)) {
       decide(true);
       return;

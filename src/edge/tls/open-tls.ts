@@ -14,7 +14,7 @@ export interface OpenTls {
 }
 
 /**
- * Creates the TLS endpoint of the configuration and reloads its files periodically.
+ * Creates the TLS endpoint that `https` configures, and starts the periodic reload of its files.
  * @throws OperatorError for an unusable file
  */
 export async function openTls(

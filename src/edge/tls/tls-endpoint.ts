@@ -26,8 +26,8 @@ export class TlsEndpoint extends TlsCredentials {
   }
 
   /**
-   * Returns a function that performs the TLS handshake on a connection. On success, `onSecure` also gets the
-   * connection's origin (its source address).
+   * Returns a function that performs the TLS handshake on a connection. On success, `onSecure` gets the TLS socket and
+   * the connection's origin (its source address).
    */
   accept({ onSecure, onRefused }: HandshakeListener): (socket: Socket, origin: ConnectionOrigin) => void {
     const { handshakeTimeoutSeconds, clientCertificates } = this.#settings;

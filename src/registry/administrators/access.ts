@@ -1,14 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../rest/refusal.js';
-import { holdsApiKey } from '../fields.js';
+import { identifierForm } from '../fields.js';
+import type { Author } from '../events/author.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { Attempts } from './attempts.js';
 import type { Caller } from './caller.js';
 import type { Credentials } from './credentials.js';
-import { RefusedRight } from './refused-right.js';
+import { recordingRefusals, recordRefusal } from './recorded-refusals.js';
+import { reasonRequired } from './refused-right.js';
 import { authorOf, callerOf, unknownAuthor } from './request-author.js';
 import { type Permission, permits } from './roles.js';
-import { tokenPrefix } from './token-text.js';
 import { announcedMilliseconds } from './tokens.js';
 
 /** What a route requires of its caller. */
@@ -26,8 +27,8 @@ export interface Access {
   /** Whether the console requires a recent sign-in, because the route shows a secret, gives rights or moves money. */
   readonly isProven?: true;
   /**
-   * The kind of data that the route shows. An administrator's first read of this kind in each hour is stored as an
-   * event, separately for each merchant.
+   * The kind of data that the route shows. For each administrator and each merchant, the first read of this kind in an
+   * hour is stored as an event.
    */
   readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
@@ -44,9 +45,9 @@ declare module 'fastify' {
     /** The authenticated caller. Null only in a route that is open (needs no credential). */
     caller: Caller | null;
     /**
-     * Checks the request's credential again. Resolves to true if the credential is valid, belongs to the same merchant
-     * and has the route's permission. An open stream of events calls this repeatedly, so that a revocation ends the
-     * stream.
+     * Checks the request's credential again. Resolves to true if the credential is still valid, and the caller still
+     * has the route's permission and the same merchant. A stream of events calls this function repeatedly, so that a
+     * revocation ends the stream.
      */
     isStillAllowed: () => Promise<boolean>;
   }
@@ -63,10 +64,10 @@ export interface AccessOptions {
 }
 
 /**
- * Makes an app accept only requests whose caller has the permission that their route requires. Adding a route throws if
- * the route is not open (needs a credential) and declares no permission. Web pages of other origins cannot act for an
- * administrator: browsers send `authorization` to another origin only after a CORS preflight, which this API never
- * allows.
+ * Makes an app reject each request whose caller lacks the permission of the requested route. A route must declare a
+ * permission, or be open, that is, need no credential. Otherwise, adding the route throws. Web pages of other origins
+ * cannot act for an administrator: browsers send `authorization` to another origin only after a CORS preflight, which
+ * this API never allows.
  */
 export function requireAccess(options: AccessOptions): (app: FastifyInstance) => void {
   return (app) => {
@@ -80,26 +81,38 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
     app.addHook('onRequest', async (request, reply) => {
       reply.header('x-request-id', request.id);
       if (request.routeOptions.config.isOpen === true) return;
-      request.caller = await identify(request, reply, options);
-      const { is404, routeOptions } = request;
-      // Unknown paths and methods have no permission to check. They get 404 or 405 later. The caller is authenticated
-      // first, because these errors show which paths exist.
-      if (is404 || routeOptions.config.access === undefined) return;
-      await authorise(request, request.caller, routeOptions.config.access, options);
+      await admit(request, reply, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
       request.isStillAllowed = isAllowed;
     });
-    app.addHook('preHandler', async (request) => {
+    app.addHook('preHandler', async (request, reply) => {
       const { access } = request.routeOptions.config;
-      const { caller, body } = request;
-      if (access?.fields === undefined || caller === null || typeof body !== 'object' || body === null) return;
+      // The body can arrive long after the head. Without a second check, a request that began before the revocation of
+      // its credential could still act after it.
+      if (access !== undefined && hasBody(request)) await admit(request, reply, options);
+      const { body } = request;
+      if (access?.fields === undefined || typeof body !== 'object' || body === null) return;
       for (const [field, permission] of Object.entries(access.fields)) {
-        if (Object.hasOwn(body, field) && !permits(caller.roles, permission)) {
-          throw await refused(request, caller, permission, options.attempts);
-        }
+        if (Object.hasOwn(body, field)) await requirePermission(request, permission, options);
       }
     });
   };
+}
+
+/** Identifies the caller of a request, and requires what the route requires of its caller. @throws Refusal */
+async function admit(request: FastifyRequest, reply: FastifyReply, options: AccessOptions): Promise<void> {
+  request.caller = await identify(request, reply, options);
+  const { is404, routeOptions } = request;
+  // Unknown paths and methods have no permission to check. They get 404 or 405 later. The caller is authenticated
+  // first, because these errors show which paths exist.
+  if (is404 || routeOptions.config.access === undefined) return;
+  await authorise(request, request.caller, routeOptions.config.access, options);
+}
+
+/** Whether the registry reads a body before it handles the request. */
+function hasBody({ method, headers }: FastifyRequest): boolean {
+  if (method === 'GET' || method === 'HEAD') return false;
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
 async function identify(request: FastifyRequest, reply: FastifyReply, options: AccessOptions): Promise<Caller> {
@@ -110,8 +123,8 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // Announces that the token expires soon. Omits tokens from sign-ins (`session:`), because these always expire soon
-    // and the command line renews them.
+    // Announces in a header that the token expires soon. Tokens of sign-ins (`session:`) get no header, because they
+    // always expire soon and the command line renews them.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -122,7 +135,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
     return caller;
   }
   const { rejection, credential } = identified;
-  credentials.onRejected(reply);
+  credentials.onRejected(reply, identified);
   if (rejection === 'absent') throw credentials.refusalOf(rejection, request);
   await recordFailure({ cause: rejection, ...credential }, request, reply, attempts);
   throw credentials.refusalOf(rejection, request);
@@ -138,7 +151,7 @@ async function isStillAllowed(request: FastifyRequest, { credentials, clock }: A
 }
 
 /**
- * Stores the event of a failed sign-in. If the client's IP address has too many failed sign-ins, only counts this one.
+ * Stores the event of a failed sign-in. If the IP address has too many failures, only counts the failed sign-in.
  * @throws Refusal 429 if the client's IP address has too many failed sign-ins
  */
 export async function recordFailure(
@@ -170,23 +183,24 @@ async function authorise(
 ): Promise<void> {
   const { permission, merchant, reads, isProven } = access;
   const isMember = caller.merchantId !== null;
+  const isOfOne = merchant === 'id' || merchant === 'keyId';
   if (isMember && merchant === undefined) throw await notFound(request, caller, 'Route', options);
   const of = isMember || reads !== undefined ? await merchantIn(request, merchant, options.database) : undefined;
-  if (isMember && (merchant === 'id' || merchant === 'keyId') && of !== caller.merchantId) {
+  if (isMember && isOfOne && of !== caller.merchantId) {
     throw await notFound(request, caller, merchant === 'id' ? 'Merchant' : 'Key', options);
   }
   await requirePermission(request, permission, options);
   if (isProven === true) await requireProof(request, options);
-  if (reads !== undefined) {
-    const merchantId = of ?? caller.merchantId ?? '';
-    options.attempts.recordRead(reads, merchantId, authorOf(request));
-  }
+  // An unknown id in the path reads nothing. It can be any text, even an API key, so no event may contain it.
+  const merchantId = isOfOne ? of : (caller.merchantId ?? '');
+  if (reads === undefined || merchantId === undefined) return;
+  options.attempts.recordRead(reads, merchantId, await recordedAuthorOf(request, options.attempts));
 }
 
 /**
- * Requires that the caller has a permission, and gave a reason if the use of this permission requires one. Stores an
- * event about a refused request before it throws.
- * @throws Refusal 403 or 400
+ * Requires that the caller has a permission, and gave a reason if the use of this permission requires a reason. Stores
+ * an event about a refused request before it throws.
+ * @throws Refusal 403 without the permission, 400 without a valid reason
  */
 export async function requirePermission(
   request: FastifyRequest,
@@ -195,10 +209,15 @@ export async function requirePermission(
 ): Promise<void> {
   const caller = callerOf(request);
   if (!permits(caller.roles, permission)) throw await refused(request, caller, permission, attempts);
-  if (reasonFor?.has(permission) !== true || authorOf(request).reason !== null) return;
-  await recordRefusal(request, 'a reason', attempts);
-  const message = `A reason is required for ${permission}: send the header x-reason, or use --reason`;
-  throw new Refusal(400, message, [], 'reason_required');
+  if (reasonFor?.has(permission) !== true) return;
+  const { reason } = await recordedAuthorOf(request, attempts);
+  if (reason !== null) return;
+  throw await recordRefusal(request, 'a reason', reasonRequired(permission), attempts);
+}
+
+/** Returns the author of a request. Stores an event before it throws because of an invalid `x-reason` or `x-actor`. */
+function recordedAuthorOf(request: FastifyRequest, attempts: Attempts): Promise<Author> {
+  return recordingRefusals(request, attempts, () => Promise.resolve(authorOf(request)));
 }
 
 /**
@@ -211,18 +230,15 @@ export async function requireProof(
   { attempts, clock }: Pick<AccessOptions, 'attempts' | 'clock'>,
 ): Promise<void> {
   if (isProvenRecently(callerOf(request), clock.now())) return;
-  await recordRefusal(request, 'a recent proof of identity', attempts);
-  throw new Refusal(
-    403,
-    'Prove your identity again: sign in at /console/sign-in?prove=yes, or with a new link from "merchant-gateway console"',
-    [],
-    'identity_not_proven',
-  );
+  const message =
+    'Prove your identity again: sign in at /console/sign-in?prove=yes, or with a new link from "merchant-gateway console"';
+  const refusal = new Refusal(403, message, [], 'identity_not_proven');
+  throw await recordRefusal(request, 'a recent proof of identity', refusal, attempts);
 }
 
 /**
- * Whether the caller signed in recently enough for sensitive routes. A request with a bearer token always counts as
- * recent: it has no session.
+ * Whether the caller signed in recently enough for routes with `isProven`. Always true for a caller with a bearer
+ * token, who has no session.
  */
 export function isProvenRecently({ session }: Caller, now: number): boolean {
   return session === null || (session.provenUntil !== null && now < session.provenUntil);
@@ -230,7 +246,7 @@ export function isProvenRecently({ session }: Caller, now: number): boolean {
 
 /**
  * Returns the id of the merchant that the path names, or the id of the merchant that owns the key in the path.
- * Undefined if the key does not exist, or if the path names neither a merchant nor a key.
+ * Undefined if the merchant or key does not exist, or if the path names neither.
  */
 async function merchantIn(
   { params }: FastifyRequest,
@@ -238,9 +254,13 @@ async function merchantIn(
   database: RegistryDatabase,
 ): Promise<string | undefined> {
   const { id, keyId } = params as { readonly id?: string; readonly keyId?: string };
-  if (merchant === 'id') return id;
-  if (merchant !== 'keyId' || keyId === undefined) return undefined;
-  const key = database.selectFrom('api_keys').select('merchant_id').where('key_id', '=', keyId);
+  const named = merchant === 'id' ? id : merchant === 'keyId' ? keyId : undefined;
+  if (named === undefined || !identifierForm.test(named)) return undefined;
+  if (merchant === 'id') {
+    const one = database.selectFrom('merchants').select('id').where('id', '=', named);
+    return (await one.executeTakeFirst())?.id;
+  }
+  const key = database.selectFrom('api_keys').select('merchant_id').where('key_id', '=', named);
   return (await key.executeTakeFirst())?.merchant_id;
 }
 
@@ -250,10 +270,11 @@ async function refused(
   permission: Permission,
   attempts: Attempts,
 ): Promise<Refusal> {
-  await recordRefusal(request, permission, attempts);
   const held =
     caller.roles.length === 0 ? 'This token has no role' : `Your roles (${caller.roles.join(', ')}) do not allow this`;
-  return new Refusal(403, `${held}: the permission ${permission} is needed`, [], 'permission_missing', { permission });
+  const message = `${held}: the permission ${permission} is needed`;
+  const refusal = new Refusal(403, message, [], 'permission_missing', { permission });
+  return recordRefusal(request, permission, refusal, attempts);
 }
 
 async function notFound(
@@ -262,39 +283,7 @@ async function notFound(
   what: string,
   options: AccessOptions,
 ): Promise<Refusal> {
-  await recordRefusal(request, `merchant ${merchantId ?? ''}`, options.attempts);
-  return what === 'Route' ? new Refusal(404, 'Route not found', [], 'route_not_found') : Refusal.notFound(what);
-}
-
-/**
- * Stores the event of a refused request.
- * @param needs what the caller lacks, such as a permission
- */
-async function recordRefusal(request: FastifyRequest, needs: string, attempts: Attempts): Promise<void> {
-  const { method, routeOptions, params } = request;
-  const given = JSON.stringify(params);
-  const after = {
-    method,
-    route: routeOptions.url ?? '',
-    params: holdsApiKey(given) || given.includes(tokenPrefix) ? null : params,
-    needs,
-  };
-  await attempts.record(
-    { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after },
-    authorOf(request),
-  );
-}
-
-/** Runs an operation. If it throws a RefusedRight (the caller lacks a right), stores an event before it rethrows. */
-export async function recordingRefusals<Result>(
-  request: FastifyRequest,
-  attempts: Attempts,
-  act: () => Promise<Result>,
-): Promise<Result> {
-  try {
-    return await act();
-  } catch (error) {
-    if (error instanceof RefusedRight) await recordRefusal(request, error.needs, attempts);
-    throw error;
-  }
+  const refusal =
+    what === 'Route' ? new Refusal(404, 'Route not found', [], 'route_not_found') : Refusal.notFound(what);
+  return recordRefusal(request, `merchant ${merchantId ?? ''}`, refusal, options.attempts);
 }

@@ -4,16 +4,22 @@ import { recordEvents, type NewEvent } from '../events/repository.js';
 import { readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { Clock, Timers } from '../../gateway/store-ports.js';
+import { countedSource } from '../../rest/counted-source.js';
 import { FirstReads } from '../../rest/trail/first-reads.js';
 import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
 
-/** Length of the time window of each limit in this file. */
+/** Length of the time window of `mostFailures`, `mostRefusals` and `mostEvents`. */
 const windowMilliseconds = 60_000;
-/** Limit of failed sign-ins from one IP address within the time window. */
+/** Limit of failed sign-ins from one IP address, or one IPv6 /64, within the time window. */
 const mostFailures = 20;
 /**
+ * Limit of refused requests, each with its own event, within the time window: of one administrator of the platform, or
+ * of all members of one merchant together.
+ */
+const mostRefusals = 20;
+/**
  * Limit of stored events per minute about failed sign-ins and refused requests, from all addresses together. Without
- * it, an attacker could fill the database.
+ * this limit, an attacker could fill the database.
  */
 const mostEvents = 600;
 const mostSources = 10_000;
@@ -22,6 +28,14 @@ interface Window {
   readonly since: number;
   count: number;
 }
+
+/** The first of the attempts that one event counts: its author, and its event without the counts. */
+interface First {
+  readonly author: Author;
+  readonly event: NewEvent;
+}
+
+const failedSignIn: NewEvent = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after: null };
 
 /** Dependencies of Attempts. */
 interface AttemptOptions {
@@ -32,14 +46,15 @@ interface AttemptOptions {
 
 /**
  * Counts failed sign-ins. Stores events about failed sign-ins and refused requests, up to a limit per minute. Also
- * stores an event for each administrator's first read of a merchant's data in an hour.
+ * stores an event when an administrator reads one kind of a merchant's data for the first time in an hour.
  */
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
   readonly #failures = new LRUCache<string, Window>({ max: mostSources });
+  readonly #refusedRequests = new LRUCache<string, Window>({ max: mostSources });
   readonly #reads = new FirstReads();
-  readonly #refusals: RefusalCounts<Author>;
+  readonly #refusals: RefusalCounts<First>;
   #stored: Window = { since: 0, count: 0 };
   #omitted = 0;
   readonly #storing = new Set<Promise<unknown>>();
@@ -54,30 +69,50 @@ export class Attempts {
   }
 
   /**
-   * Counts a failed sign-in from an IP address.
+   * Counts a failed sign-in from an IP address. All addresses of an IPv6 /64 count as one.
    * @returns the seconds after which the address is allowed to try again; null if it has not exceeded its limit
    */
-  failed(source: string): number | null {
+  failed(address: string): number | null {
     const now = this.#clock.now();
-    const known = this.#failures.get(source);
-    const current = known !== undefined && isOpen(known, now) ? known : { since: now, count: 0 };
-    current.count += 1;
-    this.#failures.set(source, current);
-    if (current.count <= mostFailures) return null;
-    return Math.max(1, Math.ceil((current.since + windowMilliseconds - now) / 1000));
+    const { since, count } = countedIn(this.#failures, countedSource(address), now);
+    if (count <= mostFailures) return null;
+    return Math.max(1, Math.ceil((since + windowMilliseconds - now) / 1000));
   }
 
   /**
    * Counts a rejected sign-in or request, for example one from an IP address with too many failed sign-ins. Stores only
-   * one event per address and minute, with the count: an event for each rejection could fill the database.
+   * one event per minute for each address or IPv6 /64, with the count: an event for each rejection could fill the
+   * database.
    */
   refused(code: string, author: Author): void {
-    this.#refusals.add(author.source ?? '', code, author);
+    this.#refusals.add(countedSource(author.source ?? ''), code, { author, event: failedSignIn });
   }
 
   /**
-   * Stores an event about an attempt (a failed sign-in or a refused request). Above the limit per minute, only counts
-   * the attempt. The next stored event contains the number of omitted attempts.
+   * Stores an event about a refused request of an administrator. After many such requests within a minute, counts
+   * further ones, and stores one event per minute for each missing permission or other failure code. Otherwise, one
+   * administrator could use up the limit of events, so that the attempts of all others would have no event. The members
+   * of one merchant count together.
+   * @param code the failure code of the response
+   */
+  async refusedRequest(after: { readonly needs: string }, code: string, author: Author): Promise<void> {
+    const event = { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after } as const;
+    // An administrator can create several tokens, and a member of a merchant can create other members.
+    const who = author.memberOf ?? author.administratorId ?? author.proof;
+    const { count } = countedIn(this.#refusedRequests, who, this.#clock.now());
+    if (count <= mostRefusals) {
+      await this.record(event, author);
+      return;
+    }
+    // With another code, `needs` can contain any text of the caller, such as an address, so that keys had no limit.
+    const cause = code === 'permission_missing' ? after.needs : code;
+    this.#refusals.add(`${who}\n${cause}`, code, { author, event });
+  }
+
+  /**
+   * Stores an event about an attempt: a failed sign-in or a refused request. Above the limit of events per minute, only
+   * counts the attempt. The next stored event contains the number of omitted attempts, including those whose event could
+   * not be stored.
    * @param attempts how many attempts the event represents
    */
   async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
@@ -91,7 +126,12 @@ export class Attempts {
     const omitted = this.#omitted;
     this.#omitted = 0;
     const after = omitted === 0 ? event.after : { ...event.after, omittedBefore: omitted };
-    await this.#store({ ...event, after }, author, now);
+    try {
+      await this.#store({ ...event, after }, author, now);
+    } catch (error) {
+      this.#omitted += omitted + attempts;
+      throw error;
+    }
   }
 
   /**
@@ -105,21 +145,21 @@ export class Attempts {
   }
 
   /**
-   * Stores the counts of refused sign-ins and requests. Waits until every pending write of an event has succeeded or
-   * failed.
+   * Stores the counts from `refused`. Waits until the pending writes of events about reads have succeeded or failed,
+   * because no request waits for these writes.
    */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);
   }
 
-  async #storeRefusals(all: readonly CountedRefusals<Author>[]): Promise<void> {
+  async #storeRefusals(all: readonly CountedRefusals<First>[]): Promise<void> {
     let isAway = false;
-    for (const counted of all) {
-      const after = countedState(counted);
-      const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
-      // After a failed write, only adds up the remaining refusals. The next stored event contains the sum.
-      if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
-      if (isAway) this.#omitted += after.refusals;
+    for (const { first, ...counted } of all) {
+      const state = countedState(counted);
+      const event = { ...first.event, after: { ...first.event.after, ...state } };
+      // After a failed write, only counts further refusals. The next stored event contains the sum.
+      if (isAway) this.#omitted += state.refusals;
+      else isAway = await this.record(event, first.author, state.refusals).then(isFalse, isTrue);
     }
   }
 
@@ -138,6 +178,15 @@ export class Attempts {
 
 const isTrue = (): boolean => true;
 const isFalse = (): boolean => false;
+
+/** Counts an attempt in the time window of this key, or in a new one, and returns the window. */
+function countedIn(windows: LRUCache<string, Window>, key: string, now: number): Window {
+  const known = windows.get(key);
+  const current = known !== undefined && isOpen(known, now) ? known : { since: now, count: 0 };
+  current.count += 1;
+  windows.set(key, current);
+  return current;
+}
 
 function isOpen({ since }: Window, now: number): boolean {
   return now >= since && now - since < windowMilliseconds;

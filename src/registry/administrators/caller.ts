@@ -1,6 +1,6 @@
-import { timingSafeEqual } from 'node:crypto';
 import type { Selectable } from '../../database/kysely.js';
-import { isFrom } from '../../rest/bearer-token.js';
+import { isFrom, tokenCheck } from '../../rest/bearer-token.js';
+import { listIn } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { digestOf, isTokenText } from './token-text.js';
@@ -18,12 +18,13 @@ export interface Caller {
   /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
   /**
-   * If another administrator issued the token, the id of that administrator, who could know the token. Otherwise null.
+   * The ids of the other administrators who could know the credential: the administrator who issued the token, or the
+   * link that opened the session, and the issuers of the credential with which it was issued.
    */
-  readonly issuedBy: string | null;
+  readonly issuers: readonly string[];
   /**
-   * If the caller is a member (an administrator of one merchant): the id of this merchant, the only one that the member
-   * sees. Null for administrators of the platform, who see all merchants.
+   * The id of the only merchant that the caller sees, if the caller is a member (an administrator of one merchant).
+   * Null for administrators of the platform, who see all merchants.
    */
   readonly merchantId: string | null;
   /** The addresses and CIDRs from which the credential is valid; null for all. */
@@ -37,12 +38,16 @@ export interface Caller {
 /** The session of the console that makes a request. Times are in milliseconds since 1970. */
 export interface CallerSession {
   readonly id: string;
+  /** The token with which the session's link was created; null if the session does not depend on a token. */
+  readonly tokenId: string | null;
+  /** The command-line sign-in that created the session's link; null if the session does not depend on one. */
+  readonly signInId: string | null;
   readonly createdAt: number;
   /** When the person last signed in at the provider or with a link; null if the provider did not send the time. */
   readonly provenAt: number | null;
   /**
-   * Until when the sign-in at `provenAt` is recent enough to create keys and to fund wallets; null if `provenAt` is
-   * null.
+   * Until when the sign-in at `provenAt` is recent enough for routes with `isProven`, for example to create keys; null
+   * if `provenAt` is null.
    */
   readonly provenUntil: number | null;
   /** When the session ends if no further request uses it. */
@@ -52,23 +57,29 @@ export interface CallerSession {
 /** Name of the caller that uses the shared token of `registry.tokenFile`. This caller has the role `owner`. */
 export const bootstrapName = 'bootstrap';
 
-/** Why a credential was not accepted. Events and logs contain this, but responses do not. */
+/**
+ * Why a credential was rejected. Events contain the reason. Responses reveal only `absent` and `misplaced`, which say
+ * nothing about existing credentials.
+ */
 type Rejection =
   | ('absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source')
   | ('bootstrap-off' | 'ended' | 'idle');
 
 /**
- * The result of a credential check: the caller, or the reason for the rejection of the credential. After a rejection,
- * `credential` has the id of the rejected token or session; null if unknown.
+ * The reason why a credential was rejected. `credential` contains the id of the rejected token or session. This id is
+ * null if unknown.
  */
-export type Identified =
-  | { readonly caller: Caller }
-  | {
-      readonly rejection: Rejection;
-      readonly credential: { readonly tokenId: string | null } | { readonly sessionId: string | null };
-    };
+export interface Rejected {
+  readonly rejection: Rejection;
+  readonly credential: { readonly tokenId: string | null } | { readonly sessionId: string | null };
+  /** Whether a new sign-in replaced the session a moment ago. The browser may have the newer session already. */
+  readonly wasReplaced?: boolean;
+}
 
-/** Dependencies of the check of a credential. */
+/** The result of a credential check: the caller, or the reason why the credential was rejected. */
+export type Identified = { readonly caller: Caller } | Rejected;
+
+/** Dependencies of Identities. */
 export interface IdentityOptions {
   readonly database: RegistryDatabase;
   /** The shared token of `registry.tokenFile`; null if `registry.bootstrap` is `off` or no file is configured. */
@@ -85,31 +96,27 @@ const betweenNotesMilliseconds = 60_000;
  */
 export class Identities {
   readonly #database: RegistryDatabase;
-  readonly #bootstrapDigest: Buffer | null;
+  readonly #isBootstrapToken: (token: string) => boolean;
 
   constructor({ database, bootstrapToken }: IdentityOptions) {
     this.#database = database;
-    this.#bootstrapDigest = bootstrapToken === null ? null : Buffer.from(digestOf(bootstrapToken));
+    this.#isBootstrapToken = bootstrapToken === null ? () => false : tokenCheck(bootstrapToken);
   }
 
   /**
-   * Checks a bearer token, and stores the use of a valid one.
+   * Checks a bearer token. If the token is valid, stores its use.
    * @param source the client's IP address
    * @throws DatabaseError
    */
   async identify(token: string, source: string, now: number): Promise<Identified> {
-    const digest = digestOf(token);
-    // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of a token.
-    if (this.#bootstrapDigest !== null && timingSafeEqual(Buffer.from(digest), this.#bootstrapDigest)) {
-      return { caller: bootstrapCaller };
-    }
+    if (this.#isBootstrapToken(token)) return { caller: bootstrapCaller };
     if (!isTokenText(token)) return { rejection: 'malformed', credential: { tokenId: null } };
     const row = await this.#database
       .selectFrom('administrator_tokens as token')
       .innerJoin('administrators as owner', 'owner.id', 'token.administrator_id')
       .selectAll('token')
       .select(['owner.name as owner_name', 'owner.status', 'owner.roles as owner_roles', 'owner.merchant_id'])
-      .where('token.digest', '=', digest)
+      .where('token.digest', '=', digestOf(token))
       .executeTakeFirst();
     if (row === undefined) return { rejection: 'unknown', credential: { tokenId: null } };
     const rejection = rejectionOf(row, source, now);
@@ -121,7 +128,7 @@ export class Identities {
       ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: row.id },
       ...{ proof: `${row.kind}:${row.id}`, tokenRoles },
       roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false),
-      ...{ issuedBy: row.issued_by, merchantId: row.merchant_id, expiresAt: row.expires_at },
+      ...{ issuers: issuersIn(row), merchantId: row.merchant_id, expiresAt: row.expires_at },
       ...{ sources: listIn(row.sources), session: null },
     };
     return { caller };
@@ -144,13 +151,25 @@ export class Identities {
 
 const bootstrapCaller: Caller = {
   ...{ name: bootstrapName, administratorId: null, tokenId: null, proof: 'bootstrap', roles: ['owner'] },
-  ...{ tokenRoles: null, issuedBy: null, merchantId: null, expiresAt: null, sources: null },
+  ...{ tokenRoles: null, issuers: [], merchantId: null, expiresAt: null, sources: null },
   session: null,
 };
 
-/** Parses a list that is stored as JSON. Returns null for null, which means no limit. */
-export function listIn(text: string | null): string[] | null {
-  return text === null ? null : (JSON.parse(text) as string[]);
+/** The columns with the issuers of a token, a link or a session. */
+type IssuerColumns = Pick<StoredToken, 'issued_by' | 'issuers'>;
+
+/** Returns the issuers in a row. A row of the previous release contains only the first issuer. */
+export function issuersIn({ issued_by, issuers }: IssuerColumns): string[] {
+  return listIn(issuers) ?? (issued_by === null ? [] : [issued_by]);
+}
+
+/**
+ * Returns the columns for the issuers of a new token or link: the issuers of the caller's credential, and the caller.
+ * @param owner the id of the administrator whom the token or link identifies; never one of the issuers
+ */
+export function issuerColumns({ issuers, administratorId }: Caller, owner: string): IssuerColumns {
+  const others = [...new Set([...issuers, administratorId])].filter((id) => id !== null && id !== owner);
+  return { issued_by: others[0] ?? null, issuers: others.length === 0 ? null : JSON.stringify(others) };
 }
 
 function rejectionOf(row: StoredToken & { readonly status: string }, source: string, now: number): Rejection | null {

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../rest/refusal.js';
 import { maskTokens } from '../../telemetry/mask-keys.js';
-import type { Caller, Identified, Identities } from './caller.js';
+import type { Caller, Identified, Identities, Rejected } from './caller.js';
 import { tokenPrefix } from './token-text.js';
 
 /** How the callers of one server (the admin API or the console) authenticate. */
@@ -14,7 +14,7 @@ export interface Credentials {
   /** Stores when the caller's credential was last used. */
   noteUse(request: FastifyRequest, caller: Caller, now: number): Promise<void>;
   /** Adds headers to the response to a request whose credential was rejected. */
-  onRejected(reply: FastifyReply): void;
+  onRejected(reply: FastifyReply, rejected: Rejected): void;
   /**
    * Returns the error for a rejected credential. The error does not depend on whether the credential is unknown,
    * expired or revoked, so that clients cannot find out which credentials exist.
@@ -52,8 +52,8 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 
 /**
  * Returns true if a token is in the URL, a cookie, `proxy-authorization` or `x-api-key`, where logs and other servers
- * can read it. Without an authorization header, the prefix `mga_` alone counts as a token. With this header, only a
- * complete token counts, so that a client can search for the text `mga_`.
+ * can read it. If the request has no authorization header, the prefix `mga_` alone counts as a token. Otherwise, at
+ * least 16 characters of a token must follow the prefix, so that a client can search for the text `mga_`.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;

@@ -1,8 +1,12 @@
 import { Refusal } from '../../rest/refusal.js';
+import type { Author } from '../events/author.js';
+import type { Caller } from './caller.js';
+import { type Permission, permits } from './roles.js';
 
 /**
- * Thrown if the caller lacks a right. The refused request is stored as an event. The response can have any status, for
- * example 404 to hide that a record exists.
+ * Thrown if the caller lacks a right, or sends an invalid header before it is known whether the caller has it.
+ * `recordingRefusals` stores the refused request as an event. The response can have any status, for example 404 to hide
+ * that a record exists.
  */
 export class RefusedRight extends Refusal {
   /**
@@ -15,4 +19,43 @@ export class RefusedRight extends Refusal {
   ) {
     super(statusCode, message, problems, code, details);
   }
+}
+
+/** Returns the refusal of a request that needs a reason, because it uses this permission (`registry.reasonFor`). */
+export function reasonRequired(permission: Permission): Refusal {
+  const message = `A reason is required for ${permission}: send the header x-reason, or use --reason`;
+  return new Refusal(400, message, [], 'reason_required');
+}
+
+/** The permissions whose use requires a reason (`registry.reasonFor`). */
+interface Reasons {
+  readonly reasonFor?: ReadonlySet<string> | undefined;
+}
+
+/** Whether the use of a permission requires a reason that the author has not given. */
+export function lacksReason({ reasonFor }: Reasons, { reason }: Author, permission: Permission): boolean {
+  return reason === null && reasonFor?.has(permission) === true;
+}
+
+/** Requires the reason that the use of a permission requires. @throws RefusedRight */
+export function requireReason(reasons: Reasons, author: Author, permission: Permission): void {
+  if (lacksReason(reasons, author, permission)) throw new RefusedRight('a reason', reasonRequired(permission));
+}
+
+/**
+ * Requires the right to act for other administrators or to see their data, and the reason that its use requires. For
+ * routes on which people need this right only if somebody else is concerned.
+ * @param authorOf returns the author; called only with the right, because an invalid reason is a 400
+ * @param hidden the refusal without the right; it can hide that a record exists
+ * @throws RefusedRight
+ */
+export function requireRightOverOthers(
+  reasons: Reasons,
+  { roles }: Caller,
+  authorOf: () => Author,
+  hidden: Refusal,
+  permission: Permission = 'administrators:write',
+): void {
+  if (!permits(roles, permission)) throw new RefusedRight(permission, hidden);
+  requireReason(reasons, authorOf(), permission);
 }

@@ -8,6 +8,7 @@ import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { bootstrapName } from './caller.js';
+import { endFormerAccess } from './former-access.js';
 import { RefusedRight } from './refused-right.js';
 import { roles as roleTable, type RoleName } from './roles.js';
 import type { Static } from '../../typebox/typebox.js';
@@ -16,6 +17,9 @@ import type { Administrator, administratorChangesBody, newAdministratorBody } fr
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 type NewAdministrator = Static<typeof newAdministratorBody>;
 type AdministratorChanges = Static<typeof administratorChangesBody>;
+
+/** Maximum number of active members of a merchant up to which its members can add others. */
+const mostMembers = 500;
 
 /** Filter of the list of administrators. */
 export interface AdministratorFilter {
@@ -54,10 +58,10 @@ export async function findAdministrator(
 }
 
 /**
- * Creates an administrator.
- * @throws Refusal if the name is reserved or in use, if the OpenID identity is incomplete or in use, or if the merchant
- *   does not exist. Also if the roles do not fit: members' roles require a merchant, and all other roles forbid one
- * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
+ * Creates an administrator. Members' roles require a merchant, and all other roles forbid a merchant.
+ * @throws Refusal if the name is reserved or in use, if the OpenID identity is incomplete or in use, if the merchant
+ *   does not exist, if the roles do not fit, or if a member adds too many members
+ * @throws ApprovalNeeded if the administrator would be an owner, and the approval rules require approval for new owners
  */
 export function createAdministrator(
   context: Context,
@@ -70,16 +74,18 @@ export function createAdministrator(
   requireWholeIdentity(issuer, subject);
   return makeUnpublishedChange(context, author, async (change) => {
     const { transaction, now } = change;
-    await requireUnused(transaction, { name, issuer, subject }, null);
+    await requireUnused(transaction, { name, issuer, subject }, null, author);
     if (merchantId !== null) await requireMerchant(transaction, merchantId);
+    await requireRoom(transaction, author);
     const after = { name, kind, status: 'ACTIVE', roles, issuer, subject };
+    const id = newId('adm', now, context.random);
     const proposal = { change: 'administrator.create', merchantId: merchantId ?? '', subject: null } as const;
     const rule = await ownerRule(transaction, null, after);
-    const more = await guard(change, { ...proposal, rule, before: null, after });
+    const more = await guard(change, { ...proposal, created: id, rule, before: null, after });
     const row = await transaction
       .insertInto('administrators')
       .values({
-        ...{ id: newId('adm', now, context.random), name, kind, status: 'ACTIVE', roles: textOf(roles) },
+        ...{ id, name, kind, status: 'ACTIVE', roles: textOf(roles) },
         ...{ merchant_id: merchantId, issuer, subject, created_at: now, updated_at: now, version: 1 },
       })
       .returningAll()
@@ -93,12 +99,14 @@ export function createAdministrator(
 
 /**
  * Changes an administrator. This affects their tokens from the next request on: removed roles no longer count, and all
- * tokens of a disabled administrator are rejected.
- * @throws Refusal if the administrator does not exist or has another version, if the last owner would lose the role, or
- *   if the OpenID identity is incomplete or in use. Also if the roles do not fit: members' roles require a merchant,
- *   and all other roles forbid one
- * @throws ApprovalNeeded if the administrator would become an owner, or is an owner and would get another identity, and
- *   the approval rules require approval for this
+ * tokens of a disabled administrator are rejected. Enabling makes tokens valid again, but no session, link or sign-in.
+ * The last owner can be disabled or lose the role only with the shared token. Members' roles require a merchant, and
+ * all other roles forbid a merchant.
+ * @throws Refusal if the administrator does not exist or has another version, or if the OpenID identity is incomplete
+ *   or in use. Also if the roles do not fit, if the last owner would be removed without the shared token, or if a member
+ *   enables too many members.
+ * @throws ApprovalNeeded if the approval rules require approval for this change: the administrator would become an
+ *   owner, or is an owner and would get another identity
  */
 export function changeAdministrator(
   context: Context,
@@ -120,6 +128,8 @@ export function changeAdministrator(
     requireFittingRoles(roles, before.merchantId);
     requireWholeIdentity(issuer, subject);
     await requireUnused(transaction, { name: before.name, issuer, subject }, id);
+    const isEnabled = status === 'ACTIVE' && before.status !== 'ACTIVE';
+    if (isEnabled) await requireRoom(transaction, author);
     const isSame =
       status === before.status &&
       textOf(roles) === textOf(before.roles) &&
@@ -150,6 +160,7 @@ export function changeAdministrator(
       .where('id', '=', id)
       .returningAll()
       .executeTakeFirstOrThrow();
+    if (isEnabled) await endFormerAccess(transaction, id, now);
     const after = toAdministrator(row);
     const event = { action: 'administrator.changed', merchantId: before.merchantId ?? '', keyId: null } as const;
     await noteOwners(transaction);
@@ -227,17 +238,41 @@ async function requireMerchant(transaction: RegistryDatabase, id: string): Promi
   if (merchant === undefined) throw Refusal.invalid([{ path: 'merchantId', message: 'No merchant has this id' }]);
 }
 
+/**
+ * Requires that the author's merchant has fewer active members than its members can add. Administrators of the platform
+ * can exceed this maximum.
+ * @throws Refusal
+ */
+async function requireRoom(transaction: RegistryDatabase, { memberOf }: Author): Promise<void> {
+  if (memberOf === undefined) return;
+  const { total } = await transaction
+    .selectFrom('administrators')
+    .select((it) => it.fn.countAll<number>().as('total'))
+    .where('merchant_id', '=', memberOf)
+    .where('status', '=', 'ACTIVE')
+    .executeTakeFirstOrThrow();
+  if (total < mostMembers) return;
+  throw new Refusal(
+    409,
+    `The merchant has ${total} active members, and its members can add up to ${mostMembers}: disable members who are not needed any more`,
+  );
+}
+
 async function requireUnused(
   transaction: RegistryDatabase,
   { name, issuer, subject }: { readonly name: string; readonly issuer: string | null; readonly subject: string | null },
   own: string | null,
+  { memberOf }: Pick<Author, 'memberOf'> = {},
 ): Promise<void> {
   // Events use these actor names for callers without an administrator: the shared token, the registry itself, and an
   // unknown caller.
   const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
   if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {
-    throw new Refusal(409, 'The name is reserved, or another administrator has it already: choose another name');
+    const message = 'The name is reserved, or another administrator has it already: choose another name';
+    const refusal = new Refusal(409, message);
+    // A member could try names to learn who works for other merchants, so each attempt of a member has an event.
+    throw memberOf === undefined ? refusal : new RefusedRight('an unused name', refusal);
   }
   if (issuer === null || subject === null) return;
   const known = transaction

@@ -1,10 +1,11 @@
 import type { FastifyRequest } from 'fastify';
-import { actorForm } from '../../rest/actor.js';
+import { actorIn } from '../../rest/actor.js';
 import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Author } from '../events/author.js';
 import { clientAddressOf } from '../own-host.js';
 import type { Caller } from './caller.js';
+import { RefusedRight } from './refused-right.js';
 
 /** The author of an event about a request whose caller is unknown. */
 const anonymous: Author = {
@@ -13,21 +14,25 @@ const anonymous: Author = {
 };
 
 /**
- * Returns the author of the events that a request causes. @throws Refusal 400 for an invalid `x-reason` or `x-actor`
+ * Returns the author of the events that a request causes. Call this inside `recordingRefusals` if the caller could
+ * still lack a right. Otherwise such a caller could send an invalid header, so that the request had no event.
+ * @throws RefusedRight 400 for an invalid `x-reason` or `x-actor`
  */
 export function authorOf(request: FastifyRequest): Author {
-  const { caller, headers, id } = request;
-  if (caller === null) throw new Error('the route is open, so its requests have no author');
-  return {
-    ...requestOf(request),
-    ...{ requestId: id, reason: reasonIn(headers['x-reason']) },
-    ...identityOf(caller, headers),
-  };
+  return authorWith(request, refusedIfInvalid);
+}
+
+/**
+ * Returns the author of the event about a refused request. An invalid `x-reason` or `x-actor` counts as missing.
+ * Otherwise, a client could send one with each refused request, so that none of these requests had an event.
+ */
+export function refusedAuthorOf(request: FastifyRequest): Author {
+  return authorWith(request, nullIfInvalid);
 }
 
 /**
  * Returns the author of an event about a request that could not be parsed.
- * @param address the IP address of its connection
+ * @param address the IP address of the request's connection; null if unknown
  */
 export function unreadAuthor(address: string | null): Author {
   return { ...anonymous, source: address };
@@ -35,7 +40,7 @@ export function unreadAuthor(address: string | null): Author {
 
 /** Returns the author of an event about a request whose caller is unknown. */
 export function unknownAuthor(request: FastifyRequest): Author {
-  return { ...anonymous, ...requestOf(request), requestId: request.id };
+  return { ...anonymous, source: sourceOf(request), requestId: request.id };
 }
 
 /** Returns the caller of a request. */
@@ -44,26 +49,35 @@ export function callerOf({ caller }: FastifyRequest): Caller {
   return caller;
 }
 
-function identityOf(caller: Caller, headers: FastifyRequest['headers']) {
-  const { name, administratorId, proof } = caller;
-  return { actor: name, administratorId, proof, claimed: proof === 'bootstrap' ? claimedIn(headers['x-actor']) : null };
+/** @param valueOf returns the value of an optional header, given the function that reads the header */
+function authorWith(request: FastifyRequest, valueOf: (read: () => string | null) => string | null): Author {
+  const { name, administratorId, proof, merchantId } = callerOf(request);
+  return {
+    ...{ source: sourceOf(request), requestId: request.id },
+    reason: valueOf(() => reasonIn(request.headers['x-reason'])),
+    ...{ actor: name, administratorId, proof, ...(merchantId === null ? {} : { memberOf: merchantId }) },
+    claimed: proof === 'bootstrap' ? valueOf(() => actorIn(request)) : null,
+  };
 }
 
-function requestOf(request: FastifyRequest): Pick<Author, 'source'> {
-  return { source: clientAddressOf(request)?.text ?? null };
+function refusedIfInvalid(read: () => string | null): string | null {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Refusal) throw new RefusedRight('a valid x-reason or x-actor', error);
+    throw error;
+  }
 }
 
-/**
- * Returns the name in `x-actor`, with which a client says who uses the shared token (`registry.tokenFile`). The name is
- * not verified.
- * @throws Refusal 400 for an invalid name
- */
-function claimedIn(name: string | readonly string[] | undefined): string | null {
-  if (name === undefined || name === '') return null;
-  // Node joins repeated headers with a comma, which `actorForm` rejects.
-  if (typeof name === 'string' && actorForm.test(name)) return name;
-  throw new Refusal(
-    400,
-    'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, and must not contain an API key',
-  );
+function nullIfInvalid(read: () => string | null): string | null {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Refusal) return null;
+    throw error;
+  }
+}
+
+function sourceOf(request: FastifyRequest): string | null {
+  return clientAddressOf(request)?.text ?? null;
 }

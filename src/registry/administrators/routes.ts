@@ -1,3 +1,4 @@
+import { permissions } from '../../config/schema/permissions.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
@@ -5,24 +6,26 @@ import Type from '../../typebox/typebox.js';
 import { idIn } from '../fields.js';
 import { changeOrRequest } from '../approvals/requests.js';
 import type { Routes } from '../routes.js';
-import { recordingRefusals } from './access.js';
+import { requireProof } from './access.js';
+import { recordingRefusals } from './recorded-refusals.js';
 import { authorOf, callerOf } from './request-author.js';
 import type { Attempts } from './attempts.js';
 import type { CallerSession } from './caller.js';
 import type { MerchantApi } from '../console/create-console.js';
 import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
-import { permissions, permits, roleNames, roles } from './roles.js';
+import { permits, roleNames, roles } from './roles.js';
 import {
   administratorChangesBody,
   administratorSchema,
   administratorsQuery,
   createdTokenSchema,
+  credentialsQuery,
+  givesRights,
   identitySchema,
   newAdministratorBody,
   newTokenBody,
   roleSchema,
   tokenSchema,
-  tokensQuery,
 } from './schema.js';
 import { createToken, listTokens, revokeToken } from './tokens.js';
 
@@ -31,11 +34,11 @@ export interface AdministratorRouteOptions {
   readonly attempts: Attempts;
   /** Whether people sign in with an OpenID provider. */
   readonly hasSignIn: boolean;
-  /** Returns the URLs at which merchants reach the gateways; null for a URL that is not configured. */
+  /** Returns the URLs at which merchants reach the gateways, and the CA file; each is null if it is not configured. */
   readonly merchantApi: () => MerchantApi;
   /** Whether the console shows the wallets of the services. */
   readonly hasWallets: boolean;
-  /** Called after an owner was created. */
+  /** Called after `POST /administrators` has created an owner. */
   readonly onOwner?: (() => void) | undefined;
 }
 
@@ -88,7 +91,7 @@ export const administratorRoutes =
         schema: { body: newAdministratorBody, querystring: noQuery },
         config: {
           operation: { summary: 'Create an administrator', status: 201, data: administratorSchema },
-          access: { permission: 'administrators:write' },
+          access: { permission: 'administrators:write', isProven: true },
         },
       },
       async (request, reply) => {
@@ -140,6 +143,7 @@ export const administratorRoutes =
       },
       async (request) => {
         const id = idIn(request.params, 'Administrator');
+        if (givesRights(request.body)) await requireProof(request, { attempts, clock: context.clock });
         const changed = await recordingRefusals(request, attempts, () =>
           changeOrRequest(context, request, request.body, (guard) =>
             changeAdministrator(context, authorOf(request), id, request.body, guard),
@@ -170,7 +174,7 @@ export const administratorRoutes =
     app.get(
       '/tokens',
       {
-        schema: { querystring: tokensQuery },
+        schema: { querystring: credentialsQuery },
         config: {
           operation: { summary: 'Tokens of an administrator, newest first', page: tokenSchema },
           access: { permission: 'tokens:own', merchant: 'own' },
@@ -180,7 +184,7 @@ export const administratorRoutes =
         const paging = pagingOf(request.query);
         const { administratorId } = request.query;
         const page = await recordingRefusals(request, attempts, () =>
-          listTokens(database, callerOf(request), administratorId, paging),
+          listTokens(context, () => authorOf(request), callerOf(request), administratorId, paging),
         );
         return successPage('Tokens retrieved', page, paging);
       },

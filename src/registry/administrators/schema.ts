@@ -1,4 +1,4 @@
-import { keylessLine } from '../../rest/line.js';
+import { keylessLine, noKeyIn, noKeyWords } from '../../rest/line.js';
 import { actorForm } from '../../rest/actor.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -11,7 +11,8 @@ const longestUrl = 500;
 
 const name = Type.String({
   pattern: actorForm,
-  description: 'a name of 1 to 64 letters, digits and . _ @ : + -, such as ada or ci-deploy',
+  description:
+    'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, such as ada or ci-deploy',
   examples: ['ada'],
 });
 const roles = Type.Array(Type.Enum([...roleNames]), {
@@ -19,12 +20,15 @@ const roles = Type.Array(Type.Enum([...roleNames]), {
   maxItems: roleNames.length,
   description: `a list of one or more of: ${roleNames.join(', ')}`,
 });
+const administratorId = Type.Optional(
+  Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
+);
 const merchantId = Type.String({ pattern: identifierForm, description: 'the id of a merchant' });
 const text = (what: string) =>
   Type.String({
-    pattern: /^[\x21-\x7e]+$/,
+    pattern: new RegExp(`${noKeyIn}[!-~]+$`),
     maxLength: longestUrl,
-    description: `${what}, as 1 to ${longestUrl} visible ASCII characters without spaces`,
+    description: `${what}, as 1 to ${longestUrl} visible ASCII characters without spaces, and ${noKeyWords}`,
   });
 const issuer = text('the issuer of the OpenID provider');
 const subject = text('the subject (sub) of the person at the OpenID provider');
@@ -76,6 +80,15 @@ export const administratorChangesBody = Type.Object(
   { minProperties: 1 },
 );
 
+/**
+ * Whether a change of an administrator or a member could give rights. Only a change that does nothing but disable gives
+ * none. Such a change needs no recent proof of identity, so that a compromised account can be stopped at once.
+ */
+export function givesRights(changes: { readonly status?: 'ACTIVE' | 'DISABLED' }): boolean {
+  const others = Object.keys(changes).filter((field) => field !== 'status' && field !== 'version');
+  return changes.status !== 'DISABLED' || others.length > 0;
+}
+
 /** The query of `GET /administrators`. */
 export const administratorsQuery = Type.Object({
   ...pagingQuery.properties,
@@ -100,7 +113,7 @@ export const tokenSchema = Type.Object({
   lastSource: orNull(Type.String()),
 });
 
-/** A token in the admin API. */
+/** A token's metadata in the admin API. */
 export type AdministratorToken = Static<typeof tokenSchema>;
 
 /** The response to the creation of a token. No other response contains the token itself (`token`). */
@@ -111,9 +124,7 @@ const longestLifeSeconds = 366 * 24 * 60 * 60;
 /** The body of `POST /tokens`. */
 export const newTokenBody = Type.Object({
   name: keylessLine(64, 'nightly import'),
-  administratorId: Type.Optional(
-    Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
-  ),
+  administratorId,
   roles: Type.Optional(roles),
   sources: Type.Optional(
     Type.Array(Type.String({ maxLength: 64 }), {
@@ -131,13 +142,8 @@ export const newTokenBody = Type.Object({
   ),
 });
 
-/** The query of `GET /tokens`. */
-export const tokensQuery = Type.Object({
-  ...pagingQuery.properties,
-  administratorId: Type.Optional(
-    Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
-  ),
-});
+/** The query of a list of an administrator's credentials: `GET /tokens` and `GET /sessions`. */
+export const credentialsQuery = Type.Object({ ...pagingQuery.properties, administratorId });
 
 /** The caller's identity, roles and permissions. */
 export const identitySchema = Type.Object({

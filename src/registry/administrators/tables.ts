@@ -15,8 +15,8 @@ interface AdministratorRow {
   created_at: number;
   updated_at: number;
   /**
-   * Starts at 1 and increases with each change. A request to change the administrator can name the version on which it
-   * is based. The registry rejects the request if the administrator has another version.
+   * Starts at 1 and increases with each change. A request to change the administrator can name the version on which the
+   * change is based. The registry rejects the request if the administrator has another version.
    */
   version: number;
 }
@@ -25,11 +25,13 @@ interface AdministratorRow {
 interface TokenRow {
   id: string;
   administrator_id: string;
-  /**
-   * If another administrator issued the token, the id of that administrator, who could know the token. Otherwise null.
-   * A token that is created with this token gets the same value.
-   */
+  /** The first of the issuers; null without issuers. The previous release knows only this column. */
   issued_by: string | null;
+  /**
+   * The ids of the other administrators who could know the token, as a JSON list: the administrator who issued it, and
+   * the issuers of the credential with which it was issued. Null without issuers, and in a row of the previous release.
+   */
+  issuers: string | null;
   /** `session`: a short-lived token that a sign-in issues. `token`: any other token. */
   kind: 'token' | 'session';
   name: string;

@@ -4,23 +4,23 @@ import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
+import { listIn } from '../fields.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { Static } from '../../typebox/typebox.js';
-import { type Caller, listIn } from './caller.js';
+import { type Caller, issuerColumns } from './caller.js';
 import { findAdministrator } from './repository.js';
-import { RefusedRight } from './refused-right.js';
-import { permits } from './roles.js';
+import { RefusedRight, requireRightOverOthers } from './refused-right.js';
 import type { AdministratorToken, newTokenBody } from './schema.js';
 import { digestOf, newToken } from './token-text.js';
 
-type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random' | 'reasonFor'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** How long before a token's expiry the responses begin to announce it, in milliseconds. */
+/** How long before a token expires the responses begin to announce the expiry, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
-/** Limit of the valid tokens of one administrator. */
+/** Maximum number of valid tokens of one administrator, not counting the session tokens of sign-ins. */
 const mostTokens = 50;
 
 /** A new token with its secret text, which is returned only when the token is created. */
@@ -39,7 +39,7 @@ export function createToken(
   given: Static<typeof newTokenBody>,
 ): Promise<CreatedToken> {
   const { name, sources = caller.sources, expiresInSeconds = defaultLifeSeconds } = given;
-  const owner = ownerOf(caller, given.administratorId);
+  const owner = ownerOf(context, author, caller, given.administratorId);
   const wrong = (sources ?? []).findIndex((source) => parseIpRange(source) === null);
   if (wrong !== -1) {
     throw Refusal.invalid([
@@ -74,7 +74,7 @@ export function createToken(
       .insertInto('administrator_tokens')
       .values({
         ...{ id: newId('tok', now, context.random), administrator_id: owner, kind: 'token', name },
-        issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
+        ...issuerColumns(caller, owner),
         ...{ digest: digestOf(token), roles: roles === null ? null : JSON.stringify([...new Set(roles)]) },
         ...{ sources: sources === null ? null : JSON.stringify(sources), created_at: now },
         ...{ expires_at: now + expiresInSeconds * 1000, revoked_at: null, last_used_at: null, last_source: null },
@@ -87,17 +87,26 @@ export function createToken(
   });
 }
 
-/** Revokes a token of the caller, or any token if the caller is allowed to change administrators. @throws Refusal */
+/**
+ * Revokes a token of the caller, or any token if the caller is allowed to change administrators. If the token belongs
+ * to a sign-in, ends the sign-in too: a refresh would replace the revoked token.
+ * @throws Refusal
+ */
 export function revokeToken(context: Context, author: Author, caller: Caller, id: string): Promise<AdministratorToken> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
     const row = await one.executeTakeFirst();
     if (row === undefined) throw Refusal.notFound('Token');
-    if (!mayRevoke(caller, row.administrator_id))
-      throw new RefusedRight('administrators:write', Refusal.notFound('Token'));
+    if (row.administrator_id !== caller.administratorId)
+      requireRightOverOthers(context, caller, () => author, Refusal.notFound('Token'));
     const before = toToken(row);
-    if (row.revoked_at !== null) return { result: before, events: [] };
+    if (row.revoked_at !== null) {
+      await requireNotReplaced(transaction, row, now);
+      return { result: before, events: [] };
+    }
     await transaction.updateTable('administrator_tokens').set({ revoked_at: now }).where('id', '=', id).execute();
+    const ended = transaction.updateTable('sign_ins').set({ status: 'ENDED', sealed: null });
+    if (row.kind === 'session') await ended.where('token_id', '=', id).execute();
     const { merchantId } = await findAdministrator(transaction, row.administrator_id);
     const after = toToken(await one.executeTakeFirstOrThrow());
     const event = { action: 'token.revoked', merchantId: merchantId ?? '', keyId: null } as const;
@@ -105,23 +114,41 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
   });
 }
 
-function mayRevoke(caller: Caller, owner: string): boolean {
-  return owner === caller.administratorId || permits(caller.roles, 'administrators:write');
+/**
+ * Requires that no sign-in goes on after a token of a session was revoked. A refresh revokes the token that it replaces,
+ * so revoking that token once more would seem to end the sign-in.
+ * @throws Refusal 409 with the tokens to revoke
+ */
+async function requireNotReplaced(
+  transaction: RegistryDatabase,
+  { kind, administrator_id }: Pick<Selectable<RegistryTables['administrator_tokens']>, 'kind' | 'administrator_id'>,
+  now: number,
+): Promise<void> {
+  if (kind !== 'session') return;
+  const active = transaction.selectFrom('sign_ins').select('token_id').where('status', '=', 'ACTIVE');
+  const own = active.where('administrator_id', '=', administrator_id).where('expires_at', '>', now);
+  const rows = await own.orderBy('created_at').execute();
+  if (rows.length === 0) return;
+  const current = rows.map(({ token_id }) => token_id).join(', ');
+  throw new Refusal(
+    409,
+    `This token is already revoked, but its sign-in may have a newer token. Each sign-in of the administrator ends when you revoke its current token: ${current}`,
+  );
 }
 
 /** Returns one page of the tokens of the caller, or of another administrator, newest first. @throws Refusal */
 export async function listTokens(
-  database: RegistryDatabase,
+  context: Context,
+  authorOf: () => Author,
   caller: Caller,
   administratorId: string | undefined,
   paging: Paging,
 ): Promise<Page<AdministratorToken>> {
-  const isOther = administratorId !== undefined && administratorId !== caller.administratorId;
-  if (isOther && !permits(caller.roles, 'administrators:read'))
-    throw new RefusedRight('administrators:read', Refusal.notFound('Administrator'));
   const owner = administratorId ?? caller.administratorId;
+  if (owner === null || owner !== caller.administratorId)
+    requireRightOverOthers(context, caller, authorOf, Refusal.notFound('Administrator'), 'administrators:read');
   const { offset, limit } = rangeOf(paging);
-  let wanted = database.selectFrom('administrator_tokens');
+  let wanted = context.database.selectFrom('administrator_tokens');
   // A caller with the shared token (`registry.tokenFile`) has no tokens of their own. This caller acts as an owner, and
   // so sees the tokens of all administrators.
   if (owner !== null) wanted = wanted.where('administrator_id', '=', owner);
@@ -149,10 +176,10 @@ export async function countExpiring(database: RegistryDatabase, now: number): Pr
   return total;
 }
 
-function ownerOf(caller: Caller, wanted: string | undefined): string {
+function ownerOf(context: Context, author: Author, caller: Caller, wanted: string | undefined): string {
   if (wanted !== undefined && wanted !== caller.administratorId) {
-    if (permits(caller.roles, 'administrators:write')) return wanted;
-    throw new RefusedRight('administrators:write', Refusal.notFound('Administrator'));
+    requireRightOverOthers(context, caller, () => author, Refusal.notFound('Administrator'));
+    return wanted;
   }
   if (caller.administratorId !== null) return caller.administratorId;
   throw Refusal.invalid([{ path: 'administratorId', message: 'administratorId is required with the shared token' }]);
@@ -168,7 +195,10 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
     .where('expires_at', '>', now)
     .executeTakeFirstOrThrow();
   if (total >= mostTokens) {
-    throw new Refusal(409, `The administrator has ${mostTokens} valid tokens: revoke one that is not needed any more`);
+    throw new Refusal(
+      409,
+      `The administrator has ${mostTokens} valid tokens, the maximum: revoke one that is not needed any more`,
+    );
   }
 }
 

@@ -6,10 +6,11 @@ import {
   activeOwners,
 } from '../administrators/repository.js';
 import type { Caller } from '../administrators/caller.js';
-import { RefusedRight } from '../administrators/refused-right.js';
+import { RefusedRight, requireReason } from '../administrators/refused-right.js';
 import { permits } from '../administrators/roles.js';
 import { type Change, makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
+import { listIn } from '../fields.js';
 import { changeMerchant, createMerchant } from '../merchants/repository.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
@@ -19,34 +20,40 @@ import { approveFunding } from './funding.js';
 import { changeRules } from './rules.js';
 import type { Approval } from './schema.js';
 
-/** An approved request, and the revision (number of the change) that gateways have to acknowledge. */
+/** An approved request, whose change was made. */
 export interface Approved {
   readonly approval: Approval;
-  readonly revision: number;
+  /**
+   * The number of the change that gateways have to acknowledge; null if gateways need not know the change, because they
+   * know neither administrators nor wallets nor approval rules.
+   */
+  readonly revision: number | null;
 }
 
 /**
- * Approves a request and makes the requested change, in one transaction. If the change fails, for example because the
- * record has changed since the request, marks the request as refused.
+ * Approves a request and makes the requested change, in one transaction. If the change is no longer allowed, for
+ * example because the record has changed since the request, the request gets the status REFUSED.
  * @throws Refusal
  */
 export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {
   const row = await findRow(context.database, id);
   await requireIndependent(context.database, caller, row);
+  // The change is made as the approver, so its event has the reason of the approver.
+  requireReason(context, author, permissionFor[row.change as GuardedChange]);
   const approved: Approved[] = [];
   const guard: Guard = async (change, proposal) => {
-    const approval = await decide(change, id, { ...deciderOf(author), status: 'APPROVED' });
-    await requireActiveRequester(change, row);
+    const subject = proposal.created === undefined ? {} : { subject: proposal.created };
+    const approval = await decide(change, id, { ...deciderOf(author), status: 'APPROVED', ...subject });
+    await requireValidRequester(change, row);
     const isAsShown =
       (proposal.before && JSON.stringify(proposal.before)) === row.before &&
       JSON.stringify(proposal.after) === row.after;
-    if (!isAsShown) throw new Refusal(409, 'the state has changed since the request was made');
-    approved.push({ approval, revision: change.revision });
+    if (!isAsShown) throw new Refusal(409, 'the record or setting has changed since the request was made');
+    approved.push({ approval, revision: row.change.startsWith('merchant.') ? change.revision : null });
     return [eventOf('approval.approved', approval)];
   };
-  let created: string | null = null;
   try {
-    created = await carryOut(context, author, row, guard);
+    await carryOut(context, author, row, guard);
   } catch (error) {
     if (error instanceof Refusal && error.code !== 'approval_not_waiting') {
       throw await refuse(context, author, id, error.message);
@@ -55,9 +62,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
   }
   const [result] = approved;
   if (result === undefined) throw new Error(`${row.change} was made without the check of its approval`);
-  if (created === null) return result;
-  await context.database.updateTable('approvals').set({ subject: created }).where('id', '=', id).execute();
-  return { ...result, approval: { ...result.approval, subject: created } };
+  return result;
 }
 
 /** Rejects a request, or withdraws the caller's own request. @throws Refusal */
@@ -81,9 +86,11 @@ class MissingPermission extends RefusedRight {
 }
 
 /**
- * Thrown if the caller could be the person who made the request. Either the caller made it, or the requester issued the
- * caller's token and so could know it, or the caller uses the shared token (`registry.tokenFile`) while there are
- * several owners.
+ * Thrown if the caller could be the person who made the request. There are four cases:
+ * - the caller is the requester;
+ * - the requester could know the caller's credential, as one of its issuers;
+ * - the caller could know the credential of the request, as one of its issuers;
+ * - the caller uses the shared token (`registry.tokenFile`) while there is more than one active owner.
  */
 class NotIndependent extends RefusedRight {
   constructor(why: string) {
@@ -93,10 +100,10 @@ class NotIndependent extends RefusedRight {
 }
 
 async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
-  const { administratorId, issuedBy, roles } = caller;
+  const { administratorId, issuers, roles } = caller;
   if (administratorId === null) {
-    // A single owner cannot approve their own request, for example to change the rules. So with fewer than two owners,
-    // the shared token is allowed to approve.
+    // With fewer than two active owners, the shared token is allowed to approve. An owner cannot approve their own
+    // request, so without the shared token, a single owner could never change the rules, for example.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent(
         'the shared token identifies no person, so it cannot approve while there is more than one owner',
@@ -104,30 +111,36 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
     }
   } else if (administratorId === row.requested_by) {
     throw new NotIndependent('you made this request');
-  } else if (issuedBy !== null && issuedBy === row.requested_by) {
-    throw new NotIndependent('the requester issued your token. Use a token that somebody else issued, or sign in');
+  } else if (row.requested_by !== null && issuers.includes(row.requested_by)) {
+    throw new NotIndependent('the requester issued your token or link. Use one that somebody else issued, or sign in');
+  } else if (listIn(row.requester_issuers)?.includes(administratorId) === true) {
+    throw new NotIndependent('this request was made with a token or link that you issued');
   }
   if (!permits(roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
 }
 
 /**
- * Requires that the requester is still active and still has the permission that the change needs.
+ * Requires that the requester is still active and still has the permission that the change needs, and that the token of
+ * the request is not revoked: somebody could have stolen it and made the request.
  * @throws Refusal 409
  */
-async function requireActiveRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {
+async function requireValidRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {
   if (row.requested_by === null) return;
   const { status, roles } = await findAdministrator(transaction, row.requested_by);
-  if (status === 'ACTIVE' && permits(roles, permissionFor[row.change as GuardedChange])) return;
-  throw new Refusal(409, `${row.requester} has been disabled or has lost the permission since the request was made`);
+  if (status !== 'ACTIVE') throw new Refusal(409, `${row.requester} has been disabled since the request was made`);
+  const permission = permissionFor[row.change as GuardedChange];
+  if (!permits(roles, permission))
+    throw new Refusal(409, `${row.requester} has lost the permission ${permission} since the request was made`);
+  const tokens = transaction
+    .selectFrom('administrator_tokens')
+    .select('id')
+    .where('id', '=', row.token_id ?? '');
+  if ((await tokens.where('revoked_at', 'is not', null).executeTakeFirst()) !== undefined)
+    throw new Refusal(409, `the token with which ${row.requester} made the request has been revoked`);
 }
 
-/** Makes the requested change. Returns the id of the record that it created; null if it created no record. */
-async function carryOut(
-  context: RegistryContext,
-  author: Author,
-  row: ApprovalRow,
-  guard: Guard,
-): Promise<string | null> {
+/** Makes the requested change. */
+async function carryOut(context: RegistryContext, author: Author, row: ApprovalRow, guard: Guard): Promise<void> {
   const input = JSON.parse(row.input) as never;
   const subject = row.subject ?? '';
   const changes: Readonly<Record<GuardedChange, () => Promise<unknown>>> = {
@@ -138,8 +151,7 @@ async function carryOut(
     'approval-rules.change': () => changeRules(context, author, input, guard),
     'wallet.fund': () => approveFunding(context, author, input, guard),
   };
-  const made = await changes[row.change as GuardedChange]();
-  return row.change.endsWith('.create') ? (made as { readonly id: string }).id : null;
+  await changes[row.change as GuardedChange]();
 }
 
 async function refuse(context: RegistryContext, author: Author, id: string, why: string): Promise<Refusal> {

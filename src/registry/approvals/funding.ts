@@ -6,7 +6,7 @@ import type { Author } from '../events/author.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { Guard, Proposal } from './guard.js';
-import { fileRequest, findRow, lifetimeMilliseconds, toApproval } from './requests.js';
+import { fileRequest, findRow, lifetimeMilliseconds, type Requester, toApproval } from './requests.js';
 import type { Approval } from './schema.js';
 
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
@@ -16,8 +16,8 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
  * when the money moves.
  * @throws Refusal if the caller uses the shared token, which identifies no person
  */
-export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
-  if (author.administratorId === null) {
+export function requestFunding(context: Context, requester: Requester, funding: Funding): Promise<Approval> {
+  if (requester.author.administratorId === null) {
     throw new Refusal(
       403,
       'The shared token identifies no person: use a token of your own',
@@ -25,12 +25,12 @@ export function requestFunding(context: Context, author: Author, funding: Fundin
       'approval_needs_identity',
     );
   }
-  return fileRequest(context, author, proposalOf(funding), funding);
+  return fileRequest(context, requester, proposalOf(funding), funding);
 }
 
 /**
- * Approves a funding. After that, the requester sends it to the services. For each reference (the requester's id of the
- * funding), the services move money only once.
+ * Approves a funding. After the approval, the requester sends the funding to the services. The services move money only
+ * once per reference, the id that the requester chose for the funding.
  */
 export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
   return makeUnpublishedChange(context, author, async (change) => ({
@@ -56,9 +56,10 @@ export async function approvedFunding(
   const { status } = toApproval(row, now);
   const isOld = now - (row.decided_at ?? now) >= lifetimeMilliseconds;
   if (status === 'APPROVED' && !isOld) return JSON.parse(row.input) as Funding;
+  // If the money was moved, the services say so without an approval. Under a new reference, it would move twice.
   const why =
     status === 'APPROVED'
-      ? 'was approved more than 24 hours ago: request the funding again'
+      ? 'was approved more than 24 hours ago, so its approval has expired: send the funding again with the same reference, without the approval'
       : `is not approved: its status is ${status}`;
   throw new Refusal(409, `The request ${why}`, [], 'approval_not_approved');
 }

@@ -15,14 +15,17 @@ export interface ApprovalRules {
   readonly owners: boolean;
   /** Whether a change of these rules needs approval. */
   readonly changes: boolean;
-  /** The amounts above which funding a wallet needs approval; null: no amount needs approval. */
+  /**
+   * For each currency, an amount in minor units. The funding of a wallet with more than this amount needs approval. In
+   * a currency that is not listed, each funding needs approval. Null: no funding needs approval.
+   */
   readonly fundingAbove: FundingLimits | null;
 }
 
 /** The rules under which no change needs approval. */
 export const noRules: ApprovalRules = { goLive: false, owners: false, changes: false, fundingAbove: null };
 
-/** The permission for each change that can need approval. The requester needs it, and so does the approver. */
+/** The permission for each change that can need approval. Both the requester and the approver need this permission. */
 export const permissionFor = {
   'merchant.create': 'merchants:create',
   'merchant.change': 'merchants:write',
@@ -47,6 +50,8 @@ export interface Proposal {
    * The id of the changed merchant, administrator or wallet. Null if the change creates a record, or changes the rules.
    */
   readonly subject: string | null;
+  /** The id that the new record will have; omitted if the change creates no record. */
+  readonly created?: string;
   readonly before: object | null;
   readonly after: object;
 }

@@ -5,6 +5,7 @@ import { Refusal } from '../../rest/refusal.js';
 import { authorOf, callerOf } from '../administrators/request-author.js';
 import { type Change, makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
+import { objectIn } from '../fields.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
@@ -23,12 +24,13 @@ export const lifetimeMilliseconds = 24 * hourMilliseconds;
 const mostWaiting = 100;
 
 /**
- * Makes a change. If the approval rules require another administrator to approve it, stores the change as a request
- * instead.
- * @param input the body of the HTTP request. A request for approval stores it, to make the change after the approval
- * @param act makes the change, and in its transaction calls the guard, which checks the approval rules
- * @throws Refusal 409 `approval_required` if the change now waits for approval; 403 if it needs approval and the caller
- *   uses the shared token, which identifies no person
+ * Makes a change. If the approval rules require another administrator to approve the change, stores a request for
+ * approval instead. The change is then made after the approval, from the stored input.
+ * @param input the body of the HTTP request
+ * @param act makes the change in a transaction, and calls the guard in the same transaction. The guard checks the
+ *   approval rules.
+ * @throws Refusal 409 `approval_required` if the change now waits for approval; 403 if the change needs approval and
+ *   the caller uses the shared token, which identifies no person
  */
 export async function changeOrRequest<Result>(
   context: Context,
@@ -48,7 +50,7 @@ export async function changeOrRequest<Result>(
         'approval_needs_identity',
       );
     }
-    const { id, expiresAt } = await fileRequest(context, authorOf(request), error.proposal, input);
+    const { id, expiresAt } = await fileRequest(context, requesterOf(request), error.proposal, input);
     throw new Refusal(
       409,
       `Not changed yet: another administrator must approve the change before ${expiresAt}, with "merchant-gateway approvals approve ${id}"`,
@@ -59,29 +61,55 @@ export async function changeOrRequest<Result>(
   }
 }
 
+/** Who makes a request for approval, and with which credential. */
+export interface Requester {
+  readonly author: Author;
+  /** The ids of the other administrators who could know the credential (`Caller.issuers`). */
+  readonly issuers: readonly string[];
+  /** The token whose revocation makes the request invalid; null if the credential depends on no such token. */
+  readonly tokenId: string | null;
+}
+
+/** Returns who makes a request for approval with an HTTP request. */
+export function requesterOf(request: FastifyRequest): Requester {
+  const { issuers, proof, tokenId, session } = callerOf(request);
+  // Omits the token of a command-line sign-in: each refresh revokes that token, and people sign out normally.
+  const ownTokenId = proof.startsWith('token:') ? tokenId : null;
+  return { author: authorOf(request), issuers, tokenId: session === null ? ownTokenId : session.tokenId };
+}
+
 /**
  * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
- * request instead.
+ * request instead. Requests with credentials of different issuers are not equal, because others may approve them. Nor
+ * are requests with different tokens, because each request becomes invalid with its own token.
  * @throws Refusal 409 if too many requests of this administrator wait
  */
-export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
+export function fileRequest(
+  context: Context,
+  { author, issuers, tokenId }: Requester,
+  proposal: Proposal,
+  input: object,
+): Promise<Approval> {
   const { change, merchantId, subject, before, after } = proposal;
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const waiting = await waitingOf(transaction, author.administratorId, now);
     const shown = { input: JSON.stringify(input), before: before && JSON.stringify(before) };
+    const requester_issuers = issuers.length === 0 ? null : JSON.stringify(issuers);
     const same = waiting.find(
       (one) =>
         one.change === change &&
         one.subject === subject &&
         one.input === shown.input &&
         one.before === shown.before &&
-        one.after === JSON.stringify(after),
+        one.after === JSON.stringify(after) &&
+        one.requester_issuers === requester_issuers &&
+        one.token_id === tokenId,
     );
     if (same !== undefined) return { result: toApproval(same, now), events: [] };
     if (waiting.length >= mostWaiting) {
       throw new Refusal(
         409,
-        `${mostWaiting} of your requests wait for approval: withdraw those that you no longer need`,
+        `${mostWaiting} of your requests wait for approval, which is the maximum: withdraw those that you no longer need`,
       );
     }
     const row = await transaction
@@ -89,7 +117,8 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
       .values({
         ...{ id: newId('apr', now, context.random), change, merchant_id: merchantId, subject, ...shown },
         ...{ after: JSON.stringify(after), requested_by: author.administratorId, requester: author.actor },
-        ...{ reason: author.reason, requested_at: now, expires_at: now + lifetimeMilliseconds, status: 'WAITING' },
+        ...{ requester_issuers, token_id: tokenId, reason: author.reason, requested_at: now },
+        ...{ expires_at: now + lifetimeMilliseconds, status: 'WAITING' },
       })
       .returningAll()
       .executeTakeFirstOrThrow();
@@ -99,7 +128,7 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
 }
 
 /**
- * Returns the requests that one administrator has made, that wait for approval and have not expired.
+ * Returns the requests of one administrator that wait for approval and have not expired.
  * @param requestedBy the id of the administrator; null for the requests of the registry itself
  */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
@@ -112,7 +141,7 @@ export function waitingOf(database: RegistryDatabase, requestedBy: string | null
     .execute();
 }
 
-/** Counts the requests that wait for approval and have not expired, of all administrators. */
+/** Counts all requests, of any administrator, that wait for approval and have not expired. */
 export async function countWaiting(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database
     .selectFrom('approvals')
@@ -151,8 +180,8 @@ export async function findRow(database: RegistryDatabase, id: string): Promise<A
 }
 
 /**
- * Stores the decision about a waiting request. Call this in a transaction. For an approval, it must be the transaction
- * that makes the requested change.
+ * Stores the decision about a waiting request. Call this in a transaction. To approve a request, call this in the
+ * transaction that makes the requested change.
  * @throws Refusal 409 if the request was decided or has expired
  */
 export async function decide(
@@ -160,6 +189,8 @@ export async function decide(
   id: string,
   decision: Pick<ApprovalRow, 'decided_by' | 'decider' | 'decision'> & {
     readonly status: 'APPROVED' | 'REJECTED' | 'REFUSED';
+    /** The id of the record that the approved change creates; omitted if it creates no record. */
+    readonly subject?: string;
   },
 ): Promise<Approval> {
   const before = toApproval(await findRow(transaction, id), now);
@@ -189,21 +220,17 @@ export function eventOf(
   return { action, merchantId: after.merchantId, keyId: null, before: null, after } as const;
 }
 
-/** Converts a row to a request of the admin API. */
+/** Converts a row to the form in which the admin API shows a request for approval. */
 export function toApproval(row: ApprovalRow, now: number): Approval {
   const isExpired = row.status === 'WAITING' && row.expires_at <= now;
   const at = (moment: number): string => new Date(moment).toISOString();
   return {
     ...{ id: row.id, change: row.change, merchantId: row.merchant_id, subject: row.subject },
-    ...{ before: snapshotIn(row.before), after: snapshotIn(row.after) },
+    ...{ before: objectIn(row.before), after: objectIn(row.after) },
     ...{ needs: permissionFor[row.change as GuardedChange], status: isExpired ? 'EXPIRED' : row.status },
     ...{ requestedBy: row.requested_by, requester: row.requester, reason: row.reason },
     ...{ requestedAt: at(row.requested_at), expiresAt: at(row.expires_at) },
     ...{ decidedBy: row.decided_by, decider: row.decider },
     ...{ decidedAt: row.decided_at === null ? null : at(row.decided_at), decision: row.decision },
   };
-}
-
-function snapshotIn(text: string | null): Record<string, unknown> | null {
-  return text === null ? null : (JSON.parse(text) as Record<string, unknown>);
 }

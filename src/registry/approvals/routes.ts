@@ -2,16 +2,23 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import { fundingSchema } from '../../rest/services-token.js';
-import { recordingRefusals } from '../administrators/access.js';
+import { recordingRefusals } from '../administrators/recorded-refusals.js';
 import { authorOf, callerOf } from '../administrators/request-author.js';
 import type { Attempts } from '../administrators/attempts.js';
 import { idIn } from '../fields.js';
+import type { Propagation } from '../propagation.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
 import { approve, reject } from './decisions.js';
 import { requestFunding } from './funding.js';
-import { findRow, listApprovals, toApproval } from './requests.js';
+import { findRow, listApprovals, requesterOf, toApproval } from './requests.js';
 import { approvalSchema, approvalsQuery } from './schema.js';
+
+/**
+ * The propagation of a change that gateways need not know. It is not null, because commands of former releases require
+ * an object.
+ */
+const noGateway: Propagation = { gateways: 0, confirmed: 0, pending: [], milliseconds: 0 };
 
 /** Adds the routes that list, approve and reject requests for approval, and that request approval to fund a wallet. */
 export function approvalRoutes(attempts: Attempts): Routes {
@@ -58,9 +65,9 @@ export function approvalRoutes(attempts: Attempts): Routes {
         },
       },
       async (request, reply) => {
-        const approval = await requestFunding(context, authorOf(request), request.body);
+        const approval = await requestFunding(context, requesterOf(request), request.body);
         reply.code(201);
-        return success('Requested: another administrator has to approve', approval);
+        return success('Approval requested: another administrator has to approve the funding', approval);
       },
     );
 
@@ -70,7 +77,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
         schema: { params: idParams, querystring: noQuery },
         config: {
           operation: { summary: 'Approve a request and make its change', data: withPropagation(approvalSchema) },
-          access: { permission: 'approvals:decide' },
+          access: { permission: 'approvals:decide', isProven: true },
         },
       },
       async (request, reply) => {
@@ -78,7 +85,8 @@ export function approvalRoutes(attempts: Attempts): Routes {
         const { approval, revision } = await recordingRefusals(request, attempts, () =>
           approve(context, authorOf(request), callerOf(request), id),
         );
-        return respondToChange(reply, 200, 'Approved and changed', approval, await confirm(revision, null));
+        const propagation = revision === null ? noGateway : await confirm(revision, null);
+        return respondToChange(reply, 200, 'Approved and changed', approval, propagation);
       },
     );
 

@@ -7,7 +7,7 @@ import { fileRequest, waitingOf, decide, eventOf } from './requests.js';
 
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
-/** Changes the approval rules that apply. Returns false if these rules apply already. */
+/** Replaces the approval rules in force. Returns false if the given rules are in force already. */
 export function changeRules(context: Context, author: Author, rules: ApprovalRules, guard: Guard): Promise<boolean> {
   return makeUnpublishedChange(context, author, async (change) => {
     const before = await rulesIn(change.transaction);
@@ -26,9 +26,9 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 }
 
 /**
- * Applies the configured approval rules when the registry starts. If the stored rules require approval for this change,
- * they stay in force, and the change is stored as a request of the registry. If an earlier request of the registry
- * still waits and the configuration has changed since, that request is rejected.
+ * Applies the configured approval rules when the registry starts. First rejects the registry's own waiting requests for
+ * rules that are no longer configured. If the stored rules require approval for a change of the rules, the stored rules
+ * stay in force, and the registry requests approval for the configured rules.
  */
 export async function applyConfiguredRules(
   context: Context,
@@ -42,7 +42,8 @@ export async function applyConfiguredRules(
     }
   } catch (error) {
     if (!(error instanceof ApprovalNeeded)) throw error;
-    const { id, expiresAt } = await fileRequest(context, registryAuthor, error.proposal, configured);
+    const requester = { author: registryAuthor, issuers: [], tokenId: null };
+    const { id, expiresAt } = await fileRequest(context, requester, error.proposal, configured);
     logger?.warn(
       { approvalId: id, expiresAt, configured, inForce: error.proposal.before },
       `registry.approvals has changed, and the new rules wait for approval: an owner must run "merchant-gateway approvals approve ${id}"`,

@@ -7,7 +7,7 @@ const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknow
 
 /**
  * The states of a request for approval. REFUSED: approved, but the change failed. EXPIRED is never stored: a request
- * with WAITING whose `expires_at` has passed is shown as EXPIRED.
+ * with the stored status WAITING is shown as EXPIRED after its `expires_at`.
  */
 export const approvalStatuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'] as const;
 

@@ -9,30 +9,49 @@ interface ApprovalRow {
    */
   merchant_id: string;
   /**
-   * The id of the changed merchant, administrator or wallet. Null if the change creates a record, or changes the rules.
+   * The id of the changed merchant, administrator or wallet. If the change creates a record, this is null before the
+   * approval, and the id of the new record afterwards. Always null if the change concerns the approval rules.
    */
   subject: string | null;
   /** The body of the request that asked for the change, as JSON. */
   input: string;
-  /** The state before the change, as JSON, as the approver sees it; null for a new record. */
+  /**
+   * The state before the change, as JSON, as the approver sees it. Null for a new record and for the funding of a
+   * wallet.
+   */
   before: string | null;
   /** The state after the change, as JSON, as the approver sees it. */
   after: string;
   /** The administrator that made the request; null if the registry itself made it. */
   requested_by: string | null;
   requester: string;
+  /**
+   * The ids of the administrators who issued the credential of the request, as a JSON list. They could know the
+   * credential, so they must not approve the request. Null if there are none, and in a request that the previous
+   * release stored.
+   */
+  requester_issuers: string | null;
+  /**
+   * The token that made the request, or with which the link of the requesting session was created. While the request
+   * waits, it cannot be approved if this token is revoked. Null for other credentials, such as the token of a
+   * command-line sign-in, and in a request that the previous release stored.
+   */
+  token_id: string | null;
   reason: string | null;
   requested_at: number;
   expires_at: number;
   status: 'WAITING' | 'APPROVED' | 'REJECTED' | 'REFUSED';
   /**
-   * The administrator that decided. Null before the decision. Also null if the registry decided, or a caller with the
-   * shared token (`registry.tokenFile`).
+   * The administrator that decided. Null before the decision. Also null if the decision was made by the registry, or
+   * with the shared token (`registry.tokenFile`).
    */
   decided_by: string | null;
   decider: string | null;
   decided_at: number | null;
-  /** The reason that the decider gave, or why the change was refused. */
+  /**
+   * The reason that the decider gave, or the reason why the change was refused. Null before the decision, or if the
+   * decider gave no reason.
+   */
   decision: string | null;
 }
 

@@ -5,18 +5,17 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * How long the registry remembers checkpoints (signed states of access logs) that newer ones have replaced. A gateway
- * that got no reply submits its checkpoint again. That can be minutes later, because the message waits in Redis, or at
- * the gateway's next start, because the message waits in a file.
+ * How long the registry remembers checkpoints that newer checkpoints of the same run have replaced. A checkpoint is a
+ * signed state of a run, the log of one process or file. A gateway that got no reply submits its checkpoint again. The
+ * second submission can wait in Redis for minutes, or in a file until the gateway's next start.
  */
 const retentionMilliseconds = 7 * 86_400_000;
 
 type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
 
 /**
- * Returns the time at which the registry accepted the checkpoint (signed state of a log) with this text. For a week,
- * also finds a checkpoint that a newer one of the same run (log of one process) has replaced. Null if no such
- * checkpoint is found.
+ * Returns the time at which the registry accepted the checkpoint with this text. Null if no such checkpoint is stored.
+ * A replaced checkpoint stays stored for at least a week after it was received.
  * @param newest the newest stored checkpoint of the run; undefined if the run is unknown
  */
 export async function acceptedAt(
@@ -31,8 +30,8 @@ export async function acceptedAt(
 }
 
 /**
- * Stores an accepted checkpoint (signed state of a log) among the replaced ones. Call this before a newer checkpoint of
- * the same run (log of one process) replaces it.
+ * Stores an accepted checkpoint among the replaced ones. Call this before a newer checkpoint of the same run replaces
+ * it.
  */
 export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
   const row = { digest: digestOf(parseNote(note).text), received_at };
@@ -43,7 +42,7 @@ export async function addEarlier(transaction: RegistryDatabase, { note, received
     .execute();
 }
 
-/** Deletes replaced checkpoints (signed states of logs) that were received more than a week ago. */
+/** Deletes replaced checkpoints that were received more than a week ago. */
 export async function forgetEarlier(transaction: RegistryDatabase, now: number): Promise<void> {
   const old = transaction.deleteFrom('earlier_checkpoints').where('received_at', '<', now - retentionMilliseconds);
   await old.execute();

@@ -1,29 +1,33 @@
 import { ulid } from 'ulid';
 import type { GatewayInbox } from '../../gateway/channel-ports.js';
 import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
+import type { Selectable } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
 
 /**
- * Kinds of problems that checkpoints of a gateway's access log can show. A run is the part of the log that one process
- * wrote.
+ * Kinds of findings: problems that checkpoints of a gateway's access log can show. A checkpoint is a signed state of a
+ * run. A run is the part of the log that one process wrote to one file, or to standard output. A pinned key is a key
+ * that the registry stores as valid for an instance.
  * - `cut`: the end of the log was removed, or an older copy replaced the log;
- * - `fork`: two versions of the same lines are signed, or two logs continue the same run;
+ * - `fork`: two versions of the same lines are signed, two logs continue the same run, or a run continues after its end
+ *   checkpoint;
  * - `previous`: the log continues an unknown run;
- * - `unknown`: a checkpoint arrived, but the start checkpoint of its run never did;
+ * - `unknown`: a checkpoint arrived, but the start checkpoint of its run never arrived;
  * - `replay`: a submitted checkpoint is older than the newest one, and the registry has no record of accepting it;
- * - `key`: the instance's key is not pinned (stored as valid) or no longer valid, or the signature with the run's own
- *   key is missing;
+ * - `key`: only other keys are pinned for the instance, its pinned key is not valid at this time, or the signature with
+ *   the run's own key is missing;
  * - `silent`: the process stopped without an end checkpoint, and no other process continued the log; or the next run,
  *   which an end checkpoint announced, never began;
- * - `clock`: the times contradict each other or the registry's clock.
+ * - `clock`: the times of the checkpoints contradict each other or the registry's clock.
  */
 export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'key', 'silent', 'clock'] as const;
 
-/** The kind of a finding (problem with an access log). */
+/** The kind of a finding. */
 export type WitnessFindingKind = (typeof findingKinds)[number];
 
-/** A finding (problem with an access log), as the database stores it. */
+/** A finding, as the database stores it. */
 interface KeptFinding {
   readonly id: string;
   readonly found_at: number;
@@ -32,10 +36,7 @@ interface KeptFinding {
   readonly message: string;
 }
 
-/**
- * Stores a finding (problem with an access log). Stores equal findings only once, because gateways submit rejected
- * checkpoints again.
- */
+/** Stores a finding. Stores equal findings only once, because gateways submit rejected checkpoints again. */
 export async function reportFinding(database: RegistryDatabase, finding: KeptFinding): Promise<void> {
   const { kind, origin, message } = finding;
   const same = database.selectFrom('checkpoint_findings').select('id').where('origin', '=', origin);
@@ -44,7 +45,7 @@ export async function reportFinding(database: RegistryDatabase, finding: KeptFin
   await database.insertInto('checkpoint_findings').values(finding).execute();
 }
 
-/** Returns one page of the findings (problems with access logs), newest first. */
+/** Returns one page of the findings, newest first. */
 export async function listFindings(database: RegistryDatabase, paging: Paging): Promise<Page<KeptFinding>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('checkpoint_findings');
@@ -59,7 +60,7 @@ export async function listFindings(database: RegistryDatabase, paging: Paging): 
   return { items: rows as KeptFinding[], totalRecords: total };
 }
 
-/** Counts the findings (problems with access logs) of each kind, with 0 for kinds without findings. */
+/** Counts the findings of each kind, with 0 for kinds without findings. */
 export async function countFindings(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
   const rows = await database
     .selectFrom('checkpoint_findings')
@@ -78,34 +79,51 @@ export interface SilenceOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   /**
-   * Receives the checkpoints (signed states of access logs). No run (log of one process) counts as silent while this
-   * inbox cannot receive messages, because the run's checkpoints cannot arrive then.
+   * Receives the checkpoints. While this inbox cannot receive messages, no run counts as silent, because no checkpoint
+   * can arrive.
    */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
+  /** The monotonic clock of the inbox's `workingSince`, in milliseconds. */
+  readonly monotonic?: () => number;
 }
 
 const scanMilliseconds = 5_000;
 const silentIntervals = 3;
 /**
- * Minimum time after which a run (log of one process) without checkpoints counts as silent. Gateways need this time to
- * reconnect to Redis and to repeat submissions that got no reply.
+ * Minimum time without a checkpoint after which a run counts as silent. Gateways need this time to reconnect to Redis
+ * and to repeat submissions that got no reply.
  */
 const leastSilentMilliseconds = 15_000;
+/** The maximum number of runs that a scan reads. Silent runs come first, because their checkpoints were due first. */
+const mostRuns = 10_000;
+
+/** The time of receipt of a run's newest checkpoint, which has not changed since the monotonic time `since`. */
+interface Sighting {
+  readonly received_at: number;
+  readonly since: number;
+}
 
 /**
- * Reports silent runs. A run (log of one process) is silent if no checkpoint (signed state) arrived for three of its
- * intervals (at least 15 seconds), and no other run continues the log. A run with an end checkpoint is silent only if
- * that checkpoint announces a next run, which is then missing. Without an announcement, the run has simply ended.
+ * Reports silent runs. A run is silent if none of its checkpoints arrived for three checkpoint intervals (at least 15
+ * seconds), and no other run continues the log. A run with an end checkpoint is silent only if that checkpoint
+ * announces a next run, which is then missing. Without an announcement, the run has simply ended.
+ *
+ * Measures the time on the monotonic clock of this process, from the first scan that found the newest checkpoint. The
+ * time of receipt would not do: a clock can be set, and another registry with another clock can have written it.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;
+  readonly #monotonic: () => number;
+  #sightings: ReadonlyMap<string, Sighting> = new Map();
+  #scannedAt = -Infinity;
   #cancel: () => void = () => undefined;
   #scanning: Promise<void> = Promise.resolve();
   #isStopped = false;
 
   constructor(options: SilenceOptions) {
     this.#options = options;
+    this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
   start(): void {
@@ -125,36 +143,18 @@ export class SilentRuns {
   }
 
   async #scan(): Promise<void> {
-    const { database, clock, inbox, logger } = this.#options;
+    const { database, clock, logger } = this.#options;
+    const silent = await this.#findSilent();
     const now = clock.now();
-    const { workingSince } = inbox;
-    if (workingSince === null || now - workingSince < leastSilentMilliseconds) return;
-    const silent = await database
-      .selectFrom('runs')
-      .select(['origin', 'size', 'received_at', 'next_run'])
-      .where('was_missed', '=', 0)
-      .where((it) => it.or([it('occasion', '<>', 'end'), it('next_run', 'is not', null)]))
-      .where('received_at', '<', now - leastSilentMilliseconds)
-      .where((it) => it(it('received_at', '+', it('every_seconds', '*', silentIntervals * 1000)), '<', now))
-      .where((it) => it(it('every_seconds', '*', silentIntervals * 1000), '<', now - workingSince))
-      .where((it) =>
-        it.not(
-          it.exists(
-            it.selectFrom('runs as next').select('next.origin').whereRef('next.previous_run', '=', 'runs.origin'),
-          ),
-        ),
-      )
-      .limit(1_000)
-      .execute();
     for (const { origin, size, received_at, next_run } of silent) {
-      const since = new Date(received_at).toISOString();
+      const arrivedAt = new Date(received_at).toISOString();
       const message =
         next_run === null
-          ? `the last checkpoint of the run (log of one process) arrived at ${since} and covers ${size} lines, but no checkpoint marks the end of the run`
-          : `the run (log of one process) ended at ${since} and named the run ${next_run} as its successor, but no checkpoint of that run was received`;
+          ? `no checkpoint of the run (log of one process) has arrived since ${arrivedAt}, and no checkpoint marks the end of the run: check that its gateway runs. The last checkpoint covers ${size === 1 ? '1 line' : `${size} lines`}`
+          : `the run (log of one process) ended at ${arrivedAt} and named the run ${next_run} as its successor, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
-        // Updates no row if another registry has reported the run, or a checkpoint of the run has arrived since the
-        // query. In both cases, this process does not report it.
+        // Updates no row if another registry process has reported the run, or a checkpoint of the run has arrived since
+        // the query. In both cases, this process does not report the run.
         const { numUpdatedRows } = await transaction
           .updateTable('runs')
           .set({ was_missed: 1 })
@@ -171,4 +171,51 @@ export class SilentRuns {
       });
     }
   }
+
+  async #findSilent(): Promise<WatchedRun[]> {
+    const { database, inbox } = this.#options;
+    const before = this.#monotonic();
+    const wasPaused = before - this.#scannedAt > 2 * scanMilliseconds;
+    this.#scannedAt = before;
+    const { workingSince } = inbox;
+    // The checkpoints that were sent during an outage or a pause of this process may not have been read yet.
+    if (workingSince === null || wasPaused) this.#sightings = new Map();
+    if (workingSince === null) return [];
+    const runs = await watchedRuns(database);
+    const after = this.#monotonic();
+    const sightings = new Map<string, Sighting>();
+    const silent = runs.filter(({ origin, received_at, every_seconds }) => {
+      const seen = this.#sightings.get(origin);
+      const sighting = seen?.received_at === received_at ? seen : { received_at, since: after };
+      sightings.set(origin, sighting);
+      const limit = Math.max(every_seconds * silentIntervals * 1000, leastSilentMilliseconds);
+      return before - Math.max(sighting.since, workingSince) >= limit;
+    });
+    this.#sightings = sightings;
+    return silent;
+  }
+}
+
+/** A run that has not ended, or whose last checkpoint announced a next run that is not known yet. */
+type WatchedRun = Pick<
+  Selectable<RegistryTables['runs']>,
+  'origin' | 'size' | 'received_at' | 'every_seconds' | 'next_run'
+>;
+
+function watchedRuns(database: RegistryDatabase): Promise<WatchedRun[]> {
+  return database
+    .selectFrom('runs')
+    .select(['origin', 'size', 'received_at', 'every_seconds', 'next_run'])
+    .where('was_missed', '=', 0)
+    .where((it) => it.or([it('occasion', '<>', 'end'), it('next_run', 'is not', null)]))
+    .where((it) =>
+      it.not(
+        it.exists(
+          it.selectFrom('runs as next').select('next.origin').whereRef('next.previous_run', '=', 'runs.origin'),
+        ),
+      ),
+    )
+    .orderBy((it) => it('received_at', '+', it('every_seconds', '*', silentIntervals * 1000)))
+    .limit(mostRuns)
+    .execute();
 }

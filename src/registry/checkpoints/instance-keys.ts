@@ -3,24 +3,30 @@ import type { Selectable } from '../../database/kysely.js';
 import { InvalidNote, keyText, type NoteKey, parseKey } from '../../evidence/signed-note.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
+import { type Change, makeUnpublishedChange, type UnpublishedOutcome } from '../change.js';
 import { type Author, registryAuthor } from '../events/author.js';
 import { recordEvents } from '../events/repository.js';
 import type { Action } from '../events/schema.js';
 import { readHistory } from '../projection/history.js';
+import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { InstanceKey } from './schema.js';
 
+type Row = Selectable<RegistryTables['instance_keys']>;
+type Context = Pick<RegistryContext, 'database' | 'clock'>;
+
 /**
- * State of an instance's public key, which verifies the checkpoints (signed states) of its access log:
- * - `counts`: it is pinned (stored as valid), and its period of validity includes the present;
- * - `unknown`: no key is pinned for its instance name;
- * - `other`: only other keys are pinned for its instance name;
- * - `ended`: it is pinned, but its period of validity has ended or has not begun.
+ * State of an instance's public key, which verifies the checkpoints (signed states) of the instance's access log. A
+ * pinned key is a key that the registry stores as valid for an instance name. States:
+ * - `counts`: the key is pinned, and its period of validity includes the present;
+ * - `unknown`: no key is pinned for the instance name;
+ * - `other`: only other keys are pinned for the instance name;
+ * - `ended`: the key is pinned, but its period of validity has ended or has not begun.
  */
 export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
 
-/** Compares a key with the keys that are pinned (stored as valid) for its instance name. */
+/** Compares a key with the pinned keys of its instance name. */
 export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
   const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
   const own = pinned.find(({ public_key }) => public_key === keyText(key));
@@ -29,8 +35,8 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
 }
 
 /**
- * Pins (stores as valid) the first key of an instance name, and stores the event. The key is valid at once. It is
- * listed as unconfirmed until an administrator confirms it. Call this in a transaction.
+ * Pins the first key of an instance name, and stores the event. The key is valid at once, but is listed as unconfirmed
+ * until an administrator confirms it. Call this in a transaction.
  */
 export async function pinFirst(
   database: RegistryDatabase,
@@ -62,89 +68,74 @@ export async function listInstanceKeys(database: RegistryDatabase, paging: Pagin
   return { items: rows.map(shownKey), totalRecords: total };
 }
 
-/** The author and the time of a change to a key. */
-interface KeyChange {
-  readonly author: Author;
-  readonly now: number;
-}
-
 /**
- * Pins (stores as valid) a further key for an instance name, for example before a gateway gets a new key. The key
- * counts as confirmed. If the key is already pinned, this function only confirms it.
+ * Pins a further key for an instance name, for example before a gateway gets a new key. The key counts as confirmed. If
+ * the key is already pinned, this function only confirms it.
  */
-export async function pinKey(
-  database: RegistryDatabase,
+export function pinKey(
+  context: Context,
+  author: Author,
   text: string,
   { from, to }: { readonly from: number; readonly to: number | null },
-  { author, now }: KeyChange,
 ): Promise<InstanceKey> {
   const key = readKey(text);
-  const known = database.selectFrom('instance_keys').select('name').where('public_key', '=', keyText(key));
-  if ((await known.executeTakeFirst()) !== undefined) return confirmKey(database, text, { author, now });
-  return changed(database, 'instance-key.pinned', { author, now }, async (transaction) => {
+  return makeUnpublishedChange(context, author, async (change) => {
+    const { transaction, now } = change;
     const row = {
       ...{ public_key: keyText(key), name: key.name, pinned_at: now, pinned_by: author.actor, counts_from: from },
       ...{ counts_to: to, confirmed_at: now, confirmed_by: author.actor },
     };
-    await transaction.insertInto('instance_keys').values(row).execute();
-    return { before: null, after: shownKey(row) };
+    const insert = transaction
+      .insertInto('instance_keys')
+      .values(row)
+      .onConflict((conflict) => conflict.doNothing());
+    const { numInsertedOrUpdatedRows } = await insert.executeTakeFirst();
+    if (numInsertedOrUpdatedRows === 0n) return changeKey(change, key, ...confirmationBy(author));
+    const result = shownKey(row);
+    const event = { action: 'instance-key.pinned', merchantId: '', keyId: null, before: null, after: result } as const;
+    return { result, events: [event] };
   });
 }
 
 /**
- * Confirms that a key belongs to the gateway of its instance name. The registry pins (stores as valid) the first key of
- * a name without this check.
+ * Stores that an administrator has confirmed a key: the key belongs to the gateway of its instance name. The registry
+ * pins the first key of a name unconfirmed.
  */
-export function confirmKey(database: RegistryDatabase, text: string, { author, now }: KeyChange): Promise<InstanceKey> {
-  return changed(database, 'instance-key.confirmed', { author, now }, (transaction) =>
-    update(transaction, text, ({ confirmed_at }) =>
-      confirmed_at === null ? { confirmed_at: now, confirmed_by: author.actor } : null,
-    ),
-  );
+export function confirmKey(context: Context, author: Author, text: string): Promise<InstanceKey> {
+  const key = readKey(text);
+  return makeUnpublishedChange(context, author, (change) => changeKey(change, key, ...confirmationBy(author)));
+}
+
+function confirmationBy({ actor }: Author): [Action, (row: Row, now: number) => Partial<Row>] {
+  const changesOf = ({ confirmed_at }: Row, now: number): Partial<Row> =>
+    confirmed_at === null ? { confirmed_at: now, confirmed_by: actor } : {};
+  return ['instance-key.confirmed', changesOf];
 }
 
 /** Sets the end of a key's validity. The registry rejects checkpoints with this key that arrive after that time. */
-export function endKey(
-  database: RegistryDatabase,
-  text: string,
-  to: number,
-  { author, now }: KeyChange,
-): Promise<InstanceKey> {
-  return changed(database, 'instance-key.ended', { author, now }, (transaction) =>
-    update(transaction, text, () => ({ counts_to: to })),
+export function endKey(context: Context, author: Author, text: string, to: number): Promise<InstanceKey> {
+  const key = readKey(text);
+  return makeUnpublishedChange(context, author, (change) =>
+    changeKey(change, key, 'instance-key.ended', () => ({ counts_to: to })),
   );
 }
 
-async function update(
-  transaction: RegistryDatabase,
-  text: string,
-  changeOf: (row: Selectable<RegistryTables['instance_keys']>) => Partial<RegistryTables['instance_keys']> | null,
-): Promise<{ readonly before: InstanceKey; readonly after: InstanceKey }> {
-  const publicKey = keyText(readKey(text));
-  const one = transaction.selectFrom('instance_keys').selectAll().where('public_key', '=', publicKey);
-  const before = await one.executeTakeFirst();
-  if (before === undefined) throw Refusal.notFound('Instance key');
-  const change = changeOf(before);
-  if (change === null) return { before: shownKey(before), after: shownKey(before) };
-  await transaction.updateTable('instance_keys').set(change).where('public_key', '=', publicKey).execute();
-  return { before: shownKey(before), after: shownKey(await one.executeTakeFirstOrThrow()) };
-}
-
-/** Changes a key and stores the event in one transaction. */
-function changed(
-  database: RegistryDatabase,
+/** @param changesOf returns the columns to set; without columns, nothing is changed */
+async function changeKey(
+  { transaction, now }: Change,
+  key: NoteKey,
   action: Action,
-  { author, now }: KeyChange,
-  act: (transaction: RegistryDatabase) => Promise<{ readonly before: object | null; readonly after: InstanceKey }>,
-): Promise<InstanceKey> {
-  return database.transaction().execute(async (transaction) => {
-    const { before, after } = await act(transaction);
-    if (isDeepStrictEqual(before, after)) return after; // no change
-    const { revision } = await readHistory(transaction);
-    const event = { action, merchantId: '', keyId: null, before, after };
-    await recordEvents(transaction, [event], { at: now, author, revision });
-    return after;
-  });
+  changesOf: (row: Row, now: number) => Partial<Row>,
+): Promise<UnpublishedOutcome<InstanceKey>> {
+  const publicKey = keyText(key);
+  const one = transaction.selectFrom('instance_keys').selectAll().where('public_key', '=', publicKey);
+  const row = await one.executeTakeFirst();
+  if (row === undefined) throw Refusal.notFound('Instance key');
+  const changes = changesOf(row, now);
+  const [before, after] = [shownKey(row), shownKey({ ...row, ...changes })];
+  if (isDeepStrictEqual(before, after)) return { result: after, events: [] };
+  await transaction.updateTable('instance_keys').set(changes).where('public_key', '=', publicKey).execute();
+  return { result: after, events: [{ action, merchantId: '', keyId: null, before, after }] };
 }
 
 function readKey(text: string): NoteKey {
@@ -162,7 +153,7 @@ function readKey(text: string): NoteKey {
   ]);
 }
 
-function shownKey(row: Selectable<RegistryTables['instance_keys']>): InstanceKey {
+function shownKey(row: Row): InstanceKey {
   const { public_key: publicKey, name, pinned_by: pinnedBy, confirmed_by: confirmedBy } = row;
   const [from, pinnedAt] = [momentText(row.counts_from), momentText(row.pinned_at)];
   const [to, confirmedAt] = [row.counts_to, row.confirmed_at].map((at) => (at === null ? null : momentText(at)));

@@ -1,7 +1,9 @@
+import type { Selectable } from '../../database/kysely.js';
 import { entryHash, MerkleRange } from '../../evidence/merkle-tree.js';
 import type { NoteSigner } from '../../evidence/signed-note.js';
 import { listEntry, signListHead } from '../../evidence/submission.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
 
 /**
  * Locks the list of checkpoints (signed states of access logs) until the end of the transaction. Otherwise two
@@ -12,10 +14,7 @@ export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();
 }
 
-/**
- * Appends a checkpoint (signed state of an access log) to the list and its Merkle tree. Call this in the transaction
- * that stores the checkpoint.
- */
+/** Appends a checkpoint to the list and its Merkle tree. Call this in the transaction that stores the checkpoint. */
 export async function appendToList(transaction: RegistryDatabase, receivedAt: number, note: string): Promise<void> {
   const tree = await transaction
     .updateTable('checkpoint_tree')
@@ -29,10 +28,27 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
   await transaction.insertInto('checkpoint_list').values({ seq: index, received_at: receivedAt, note }).execute();
 }
 
+const startForm = /\nstart (\S+)\nprevious \S+ (\d+) /;
+
 /**
- * Returns the signed head of the list of checkpoints (signed states of access logs): the size of the list and the root
- * hash of its Merkle tree.
+ * Returns the time of a run's start checkpoint, and the number of the last line of the previous run that it states.
+ * Null if the list lacks the checkpoint.
  */
+export async function listedStart(
+  database: RegistryDatabase,
+  { origin, began_at }: Pick<Selectable<RegistryTables['runs']>, 'origin' | 'began_at'>,
+): Promise<{ readonly at: number; readonly previousSize: number } | null> {
+  const listed = await database
+    .selectFrom('checkpoint_list')
+    .select('note')
+    .where('received_at', '=', began_at)
+    .execute();
+  const { note = '' } = listed.find((one) => one.note.startsWith(`${origin}\n`)) ?? {};
+  const [, time, size] = startForm.exec(note) ?? [];
+  return time === undefined ? null : { at: Date.parse(time), previousSize: Number(size) };
+}
+
+/** Returns the signed head of the list: the size of the list and the root hash of its Merkle tree. */
 export async function signedHead(database: RegistryDatabase, signer: NoteSigner): Promise<string> {
   const { size, subtrees } = await database.selectFrom('checkpoint_tree').selectAll().executeTakeFirstOrThrow();
   const root = MerkleRange.ofTree(size, subtreesIn(subtrees)).rootOf({ from: 0, to: size });

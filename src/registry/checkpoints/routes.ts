@@ -22,13 +22,14 @@ import {
 } from './schema.js';
 
 /**
- * Adds the routes for checkpoints (signed states of gateways' access logs), for instance keys (the gateways' keys for
- * these signatures), and for findings (problems with these logs).
+ * Adds the routes for checkpoints, instance keys and findings. A checkpoint is a signed state of a gateway's access
+ * log. Gateways sign checkpoints with their instance keys. Findings are problems with the logs. With a receipt, the
+ * registry proves that it accepted a checkpoint.
  * @param signer signs the head (size and root hash) of the checkpoint list; null if this registry signs no receipts
- *   (proofs of acceptance) for checkpoints
  */
 export function checkpointRoutes(signer: NoteSigner | null): Routes {
-  return (app, { database, clock }) => {
+  return (app, context) => {
+    const { database, clock } = context;
     app.get(
       '/instance-keys',
       {
@@ -51,6 +52,7 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
         config: {
           operation: {
             summary: 'Pin (trust) a key with which a gateway signs its access log',
+            status: 201,
             data: instanceKeySchema,
           },
           access: { permission: 'checkpoints:write' },
@@ -58,9 +60,8 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       },
       async (request, reply) => {
         const { publicKey, from, to } = request.body;
-        const now = clock.now();
-        const span = { from: momentOr(from, 'from', now), to: momentOr(to, 'to', null) };
-        const key = await pinKey(database, publicKey, span, { author: authorOf(request), now });
+        const span = { from: momentOr(from, 'from', clock.now()), to: momentOr(to, 'to', null) };
+        const key = await pinKey(context, authorOf(request), publicKey, span);
         reply.code(201);
         return success('Instance key pinned', key);
       },
@@ -76,8 +77,8 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
         },
       },
       async (request) => {
-        const by = { author: authorOf(request), now: clock.now() };
-        return success('Instance key confirmed', await confirmKey(database, request.body.publicKey, by));
+        const key = await confirmKey(context, authorOf(request), request.body.publicKey);
+        return success('Instance key confirmed', key);
       },
     );
 
@@ -92,9 +93,8 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       },
       async (request) => {
         const { publicKey, to } = request.body;
-        const now = clock.now();
-        const by = { author: authorOf(request), now };
-        return success('Instance key ended', await endKey(database, publicKey, momentOr(to, 'to', now), by));
+        const key = await endKey(context, authorOf(request), publicKey, momentOr(to, 'to', clock.now()));
+        return success('Instance key ended', key);
       },
     );
 

@@ -25,8 +25,8 @@ export const instanceKeySchema = Type.Object({
   to: Type.Union([moment, Type.Null()]),
   pinnedAt: moment,
   /**
-   * The name of the administrator that pinned the key (stored it as valid). `registry`: the registry pinned the key
-   * when it received the first checkpoint of that instance name.
+   * The name of the administrator that pinned the key, that is, stored the key as valid. `registry` means that the
+   * registry pinned the key when it received the first checkpoint of that instance name.
    */
   pinnedBy: Type.String(),
   /** When an administrator confirmed the key; null if the key is not confirmed. */
@@ -43,29 +43,26 @@ export const confirmBody = Type.Object({ publicKey });
 /** The body of a request that ends the validity of a key. */
 export const endBody = Type.Object({ publicKey, to: Type.Optional(givenMoment) });
 
-/** The body of a request that pins a key (stores it as valid). */
+/** The body of a request that pins a key. */
 export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment), to: Type.Optional(givenMoment) });
 
 /**
- * A checkpoint (signed state of an access log). It is an entry of the list of checkpoints, or the newest checkpoint of
- * a run (log of one process).
+ * A checkpoint, the signed state of an access log. It is an entry of the list of checkpoints, or the newest checkpoint
+ * of a run. A run is the log of one process or file.
  */
 export const checkpointSchema = Type.Object({
-  /**
-   * Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run (log
-   * of one process).
-   */
+  /** Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run. */
   index: Type.Union([Type.Integer(), Type.Null()]),
   /**
    * When the registry received the checkpoint, in milliseconds since 1970. A leaf of the list's Merkle tree is the hash
    * of this number and `note`.
    */
   receivedAt: Type.Integer(),
-  /** The signed checkpoint with the registry's receipt, a signature that proves its acceptance. */
+  /** The signed checkpoint with a receipt: a signature that proves that the registry accepted the checkpoint. */
   note: Type.String(),
 });
 
-/** Query parameters of the list of checkpoints (signed states of access logs). */
+/** Query parameters of the list of checkpoints. */
 export const checkpointsQuery = Type.Object({
   ...pagingQuery.properties,
   of: Type.Enum(['list', 'runs'], {
@@ -75,11 +72,9 @@ export const checkpointsQuery = Type.Object({
   }),
 });
 
-/**
- * The public key and the signed head with which clients verify the list of checkpoints (signed states of access logs).
- */
+/** The public key and the signed head with which clients verify the list of checkpoints. */
 export const witnessSchema = Type.Object({
-  /** The public key that verifies the registry's receipts (proofs of acceptance). */
+  /** The registry's public key. It verifies the head and the receipts for checkpoints. */
   publicKey: Type.String(),
   /** The size and root hash of the list's Merkle tree, signed. */
   head: Type.String(),
@@ -89,7 +84,7 @@ export const witnessSchema = Type.Object({
 export const findingSchema = Type.Object({
   foundAt: moment,
   kind: Type.Enum([...findingKinds]),
-  /** The name of the instance, a slash and the name of the run (the part of the log that one process wrote). */
+  /** The name of the instance, a slash and the id of the run. */
   run: Type.String(),
   message: Type.String(),
 });

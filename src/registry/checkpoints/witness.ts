@@ -15,10 +15,11 @@ import Type, { Check, type Static } from '../../typebox/typebox.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
+import { CheckpointTimes, clockToleranceMilliseconds } from './checkpoint-times.js';
 import { acceptedAt, addEarlier, forgetEarlier } from './earlier.js';
 import { type WitnessFindingKind, reportFinding } from './findings.js';
 import { keyStateOf, pinFirst } from './instance-keys.js';
-import { appendToList, lockList, signedHead } from './list.js';
+import { appendToList, listedStart, lockList, signedHead } from './list.js';
 
 const submissionSchema = Type.Object({
   /** Public key of the instance (gateway) that wrote the log. */
@@ -29,7 +30,7 @@ const submissionSchema = Type.Object({
   submission: Type.String(),
 });
 
-/** A message in which a gateway submits a checkpoint (signed state of its access log). */
+/** A message in which a gateway submits a checkpoint: a signed state of a run, the log of one process or file. */
 type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
 
 /** Parses a message from a gateway. @throws InvalidNote */
@@ -41,10 +42,10 @@ function readSubmission(body: string): WitnessedSubmission {
     // `value` stays undefined, and the check below rejects it
   }
   if (Check(submissionSchema, value)) return value;
-  throw new InvalidNote('expected a JSON object with the fields key, everySeconds and submission');
+  throw new InvalidNote('the message is not a JSON object with valid fields key, everySeconds and submission');
 }
 
-/** The reply to a gateway that has submitted a checkpoint (signed state of its access log). */
+/** The reply to a gateway that has submitted a checkpoint. */
 export interface WitnessVerdict {
   /** Status according to c2sp.org/tlog-witness: 200 with a receipt (proof of acceptance), or an error. */
   readonly status: 200 | 403 | 404 | 409 | 422;
@@ -58,18 +59,17 @@ export interface WitnessVerdict {
 export interface WitnessOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** Signs receipts (proofs of acceptance) for checkpoints, and the heads of the checkpoint list. */
+  /** Signs receipts for checkpoints, and the heads of the checkpoint list. */
   readonly signer: NoteSigner;
   readonly logger?: Logger | undefined;
 }
 
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
-const clockToleranceMilliseconds = 60_000;
-/** Minimum time between two periodic checkpoints of a run in the list. Start and end checkpoints are always listed. */
+/** Minimum time between two listed periodic checkpoints of a run. Start and end checkpoints are always listed. */
 const listMilliseconds = 600_000;
 
-/** Thrown to reject a submission and roll its transaction back. `finding` is stored after the rollback. */
+/** Thrown to reject a submission and roll its transaction back. A `finding` that is not null is stored afterwards. */
 class Refused extends Error {
   constructor(
     readonly status: Exclude<WitnessVerdict['status'], 200>,
@@ -80,15 +80,16 @@ class Refused extends Error {
   }
 }
 
-/** Signs receipts (proofs of acceptance) for checkpoints that a valid key signed and that omit no earlier line. */
+/** Signs a receipt for each checkpoint that a valid key signed and that omits no earlier line of the log. */
 export class Witness {
   readonly #options: WitnessOptions;
+  readonly #times = new CheckpointTimes();
 
   constructor(options: WitnessOptions) {
     this.#options = options;
   }
 
-  /** Handles a submitted checkpoint. If the database is unavailable, stores nothing and rejects the promise. */
+  /** Handles a submitted checkpoint. The promise rejects if the database is unavailable; nothing is stored then. */
   async take(body: string): Promise<WitnessVerdict> {
     let origin = '';
     try {
@@ -98,21 +99,24 @@ export class Witness {
       const checkpoint = readCheckpoint(parsed.note, [instance]);
       // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
-        throw new InvalidNote('expected exactly two signatures: by the gateway, and by the run (log of one process)');
+        throw new InvalidNote('only the gateway and the run (log of one process) may sign the checkpoint');
       origin = runKeyName(checkpoint.name, checkpoint.run);
       return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
     } catch (error) {
       if (error instanceof NotSignedByRun) await this.#findStolenKey(error);
       if (error instanceof InvalidNote) return { status: 422, problem: error.message };
-      if (!(error instanceof Refused)) throw error;
+      if (!(error instanceof Refused)) {
+        this.#times.forget(origin);
+        throw error;
+      }
       if (error.finding !== null) await this.#find(this.#options.database, error.finding, origin, error.message);
       return { status: error.status, problem: error.message };
     }
   }
 
   /**
-   * Reports a checkpoint that only the instance key signed, if this key is valid. The key could be stolen: the run key
-   * exists only in the memory of the gateway's process, so a thief of the instance key cannot sign with the run key.
+   * Reports a checkpoint that only the instance key signed, if the instance key is valid. The key could be stolen: a
+   * thief cannot sign with the run key, which exists only in the memory of the gateway's process.
    */
   async #findStolenKey({ message, instance, checkpoint }: NotSignedByRun): Promise<void> {
     const { database, clock } = this.#options;
@@ -134,7 +138,7 @@ export class Witness {
       await this.#requirePinned(transaction, instance, checkpoint, now);
       const { text } = parseNote(submission.note);
       const before = await acceptedAt(transaction, text, known);
-      // A gateway that lost the reply repeats its submission: it gets the same receipt (proof), and nothing changes.
+      // A gateway that got no reply repeats its submission. It then gets the same receipt (proof), and nothing changes.
       if (before !== null) return this.#verdict(transaction, receiptOf(text, before, signer));
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
@@ -142,7 +146,8 @@ export class Witness {
       const note = submission.note + receipt;
       const isListed =
         checkpoint.occasion !== 'periodic' || known === undefined || now - known.listed_at >= listMilliseconds;
-      await this.#judgeTimes(transaction, origin, checkpoint, known, now);
+      const wrongTime = this.#times.problemOf(origin, checkpoint, known, now);
+      if (wrongTime !== null) await this.#find(transaction, 'clock', origin, wrongTime);
       if (known === undefined) await this.#judgePrevious(transaction, origin, checkpoint);
       const row = {
         ...{ origin, name: checkpoint.name, run_key: keyText(checkpoint.runKey), size: checkpoint.size, note },
@@ -179,8 +184,8 @@ export class Witness {
   }
 
   /**
-   * Requires a key that is pinned (stored as valid) and valid now. Pins the first key of an instance name unchecked:
-   * only authenticated gateways can send messages here. An administrator should confirm this key.
+   * Requires that the key is pinned (stored as valid), and is valid now. Pins the first key of an instance name without
+   * a check, because only authenticated gateways can send messages here. An administrator should confirm this key.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
@@ -196,33 +201,20 @@ export class Witness {
         `another key is pinned (trusted) for ${name}: if the key has changed, run "merchant-gateway instance-keys pin" with the new key`,
         'key',
       );
-    if (state === 'ended') throw new Refused(403, `the key of ${name} is not valid at this time`, 'key');
+    const whatToDo = 'see "merchant-gateway instance-keys list", and pin another key';
+    if (state === 'ended') throw new Refused(403, `the key of ${name} is not valid at this time: ${whatToDo}`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
-      'the first signing key of a gateway is trusted unchecked: compare it with the output of "merchant-gateway audit public-key" on that gateway, then run "merchant-gateway instance-keys confirm"',
+      'the registry trusts the first signing key of a gateway, but nobody has checked it: compare it with the output of "merchant-gateway audit public-key" on that gateway, then run "merchant-gateway instance-keys confirm"',
     );
   }
 
-  async #judgeTimes(
-    transaction: RegistryDatabase,
-    origin: string,
-    { at }: ReadCheckpoint,
-    known: RunRow,
-    now: number,
-  ): Promise<void> {
-    const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
-    const date = new Date(at).toISOString();
-    if (at > now + clockToleranceMilliseconds) await find(`the checkpoint is dated ${date}, which is in the future`);
-    // A checkpoint that is late but in order is no problem: after an outage of the registry, gateways submit late.
-    else if (known !== undefined && at < known.signed_at)
-      await find(`the checkpoint is dated ${date}, earlier than the last checkpoint of its run (log of one process)`);
-  }
-
   /**
-   * Compares what a new run (log of one process) says about the previous run with the stored state of the previous run.
-   * Reports a problem if a known instance lacks this state, if this state has more lines or a later time, or if another
-   * run already continues the previous run. These problems reveal a truncated or forked log.
+   * Compares a new run's statement about its previous run with the stored runs. Reports signs of a cut or forked log:
+   * - the previous run is not stored, although other runs of this instance are stored;
+   * - the stored previous run has more lines than stated, or a later time than the new run's checkpoint;
+   * - another run already continues the previous run, and the previous run did not go on after that.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;
@@ -245,14 +237,15 @@ export class Witness {
       const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the previous run ${previous.run} (log of one process)`;
       await this.#find(transaction, 'clock', origin, message);
     }
-    const other = await transaction
-      .selectFrom('runs')
-      .select('origin')
-      .where('previous_run', '=', former)
-      .executeTakeFirst();
-    if (other === undefined) return;
-    const fork = `another run (log of one process), ${other.origin}, already continues the run ${previous.run}`;
-    await this.#find(transaction, 'fork', origin, fork);
+    const others = transaction.selectFrom('runs').select(['origin', 'began_at']).where('previous_run', '=', former);
+    for (const other of await others.execute()) {
+      const start = await listedStart(transaction, other);
+      // Two processes wrote to one file, and the previous run signed further lines after the other one had started.
+      if (start !== null && known.size > start.previousSize && known.signed_at > start.at) continue;
+      const fork = `the run (log of one process) and another run, ${other.origin}, both continue the run ${previous.run}`;
+      await this.#find(transaction, 'fork', origin, fork);
+      return;
+    }
   }
 
   async #find(database: RegistryDatabase, kind: WitnessFindingKind, origin: string, message: string): Promise<void> {
@@ -266,8 +259,14 @@ export class Witness {
 }
 
 function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoint): void {
-  if (occasion !== 'start') throw new Refused(404, 'the run is unknown: its start checkpoint is missing', 'unknown');
-  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is new: expected "old 0" and no proof');
+  if (occasion !== 'start')
+    throw new Refused(
+      404,
+      'the registry does not know the run (log of one process): it has no start checkpoint of the run',
+      'unknown',
+    );
+  if (oldSize !== 0 || proof.length > 0)
+    throw new Refused(409, 'the submission of the first checkpoint of a run must have "old 0" and no proof');
 }
 
 function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
@@ -279,7 +278,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
       `the checkpoint does not continue the newest known checkpoint, which covers the first ${known.size} lines of the run`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
-  // Rejects an older checkpoint of equal size: an attacker could replay one to make a killed process seem alive.
+  // Rejects an older checkpoint of equal size, which an attacker could replay to make a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
     throw new Refused(409, `a later checkpoint of the same ${known.size} lines was already received`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has already ended, with line ${known.size}`, 'fork');

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { countedSource } from '../../rest/counted-source.js';
 import Type, { Check } from '../../typebox/typebox.js';
 import { recordFailure } from '../administrators/access.js';
 import type { Attempts } from '../administrators/attempts.js';
@@ -14,9 +15,9 @@ import { browserOf, newSecret, openSession, sessionIdOf } from './sessions.js';
 
 const callbackPath = '/console/sign-in/callback';
 const longestSeconds = 10 * 60;
-/** Maximum number of sign-ins from one IP address that are waiting at the provider. */
+/** Maximum number of sign-ins from one IP address, or one IPv6 /64, that wait for the person's return. */
 const mostOfSource = 50;
-/** Maximum number of all sign-ins that are waiting at the provider. */
+/** Maximum number of sign-ins from all addresses together that wait for the person's return from the provider. */
 const mostPending = 10_000;
 /** How far the provider's clock is allowed to be behind the clock of this machine, in milliseconds. */
 const skewMilliseconds = 60_000;
@@ -25,8 +26,8 @@ const skewMilliseconds = 60_000;
 type Failure = 'denied' | 'failed' | 'unavailable' | 'too-many' | 'no-provider' | 'not-proven';
 
 /**
- * The secrets of a sign-in. The registry needs these secrets when the person returns from the provider. The database
- * stores them encrypted.
+ * The data of a sign-in that the registry needs when the person returns from the provider. The database stores these
+ * data encrypted.
  */
 const kept = Type.Object({
   ...{ state: Type.String(), nonce: Type.String(), verifier: Type.String() },
@@ -41,7 +42,7 @@ interface SignInOptions {
   readonly attempts: Attempts;
   /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
-  /** Returns the origin of the console. URLs must use it, because an attacker can choose the Host header. */
+  /** Returns the origin of the console. URLs must use this origin: an attacker can choose the Host header. */
   readonly origin: () => string;
 }
 
@@ -93,7 +94,7 @@ class BrowserSignIn {
     const { database, clock, random } = context;
     const now = clock.now();
     const author = unknownAuthor(request);
-    const source = author.source ?? '';
+    const source = countedSource(author.source ?? '');
     await database.deleteFrom('console_sign_ins').where('expires_at', '<', now).execute();
     if (!(await this.#hasRoom(source))) {
       attempts.refused('too_many_attempts', author);
@@ -149,14 +150,14 @@ class BrowserSignIn {
     const { random } = context;
     const opened = await makeUnpublishedChange<Opened>(context, author, async (change) => {
       const account = await accountOf(change, random, claims, provider.options.rules, null);
-      if ('cause' in account) return { result: { cause: account.cause }, events: [] };
+      if ('result' in account) return account;
       const { name, roles, id: administratorId, merchantId, issuer, subject } = account.administrator;
       const session = await openSession(
         change.transaction,
         random,
         {
-          ...{ administrator_id: administratorId, roles: null, sources: null, issued_by: null, token_id: null },
-          ...{ proven_at: provenAt, proven_by: 'oidc', endsAt: null },
+          ...{ administrator_id: administratorId, roles: null, sources: null, issued_by: null, issuers: null },
+          ...{ token_id: null, sign_in_id: null, proven_at: provenAt, proven_by: 'oidc', endsAt: null },
         },
         { ...from, now: change.now },
       );
@@ -177,8 +178,8 @@ class BrowserSignIn {
   }
 
   /**
-   * Returns the stored sign-in to which the browser's cookie belongs, and deletes it, so that it works once. Null if
-   * the cookie belongs to no sign-in, or if the sign-in has expired.
+   * Returns the stored sign-in to which the browser's cookie belongs. Deletes the sign-in, so that the cookie works
+   * only once. Null if the cookie belongs to no stored sign-in, or if the sign-in has expired or cannot be decrypted.
    */
   async #take(request: FastifyRequest) {
     const { context, seal } = this.#options;

@@ -11,8 +11,8 @@ export const signInCookie = '__Host-console-login';
 const secretForm = /^[A-Za-z0-9_-]{43}$/;
 
 /**
- * Returns the secret in a cookie; null without the cookie. Returns `malformed` if the value has the wrong form, or if
- * two cookies have that name. Browsers never send two such cookies.
+ * Returns the secret in the cookie with this name; null if the request has no such cookie. Returns `malformed` if the
+ * value has the wrong form. Also returns `malformed` for two cookies with this name: browsers never send both.
  */
 export function secretIn({ headers }: FastifyRequest, name: string): { readonly secret: string } | 'malformed' | null {
   const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());

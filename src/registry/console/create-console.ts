@@ -35,7 +35,7 @@ export interface ConsoleSettings {
   readonly directory: string;
   /** Returns the addresses at which merchants reach the gateways. */
   readonly merchantApi: () => MerchantApi;
-  /** TLS of the listener; the app closes this object when it stops. Null: plain HTTP. */
+  /** TLS of the listener; the app closes this object when the app stops. Null: plain HTTP. */
   readonly tls: ServerTls | null;
   /** Addresses and CIDRs of the reverse proxies in front of the console; null without proxies. */
   readonly behindProxy: readonly string[] | null;
@@ -50,8 +50,8 @@ export interface ConsoleOptions extends ConsoleSettings {
   /** The OpenID provider; null if no provider is configured. */
   readonly provider: IdentityProvider | null;
   /**
-   * Called for each request that is refused because another site caused it, or because its Host is not the console's
-   * host.
+   * Called for each request that is refused because no page of the console sent it, or because its Host is not the host
+   * of the console.
    */
   readonly onRefused: OnRefused;
   /** Adds the routes that the console and the admin API have in common. */
@@ -79,8 +79,9 @@ export function createConsole(options: ConsoleOptions): FastifyInstance {
   void app.register(
     (scope, _options, done) => {
       const api = serveJson(scope, admit);
-      // With its own handler, the API runs its hooks for unknown paths too. The last hook rejects these requests with
-      // 404, so this handler never runs. Without this handler, the one for the pages would respond.
+      // Because of this handler, Fastify runs the hooks of the API for unknown paths too. The last hook rejects
+      // requests for unknown paths with 404, so this handler itself never runs. Without this handler, the handler of
+      // the pages would respond.
       api.setNotFoundHandler(() => null);
       options.addRoutes(api);
       addEnterRoute(api, context, attempts);

@@ -1,23 +1,23 @@
 import { Refusal } from '../../rest/refusal.js';
-import type { Caller } from '../administrators/caller.js';
+import { type Caller, issuerColumns, issuersIn } from '../administrators/caller.js';
 import { activeOwners, findAdministrator } from '../administrators/repository.js';
-import { RefusedRight } from '../administrators/refused-right.js';
-import { permits } from '../administrators/roles.js';
+import { requireRightOverOthers } from '../administrators/refused-right.js';
 import type { Administrator } from '../administrators/schema.js';
 import { digestOf } from '../administrators/token-text.js';
 import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { signInOf } from '../sign-in/queries.js';
 import type { ConsoleLink } from './schema.js';
 import { type NewSession, newSecret, type Opening, openSession } from './sessions.js';
 
-type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random' | 'reasonFor'>;
 
 const linkMilliseconds = 10 * 60_000;
 /**
- * How long the link of a merchant's member is valid, in milliseconds. The time is long, because the member gets the
- * link by mail.
+ * How long the link of a merchant's member is valid at most, in milliseconds. The time is long, because the member gets
+ * the link by mail.
  */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
 /**
@@ -28,9 +28,10 @@ const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
 /**
- * Creates a link that signs an administrator in once. The session is limited to the addresses of the caller's
- * credential. It ends when the caller's token expires or is revoked, unless the token is from a command-line sign-in.
- * If callers create the link for themselves, the session has at most the roles of their credential.
+ * Creates a link that signs an administrator in once. The session that the link opens is limited to the addresses of
+ * the caller's credential. The link and the session end when the caller's token expires or is revoked. If the token is
+ * from a command-line sign-in, they end with the sign-in instead. If callers create the link for themselves, the
+ * session has at most the roles of their credential.
  * @param origin the origin of the console
  * @throws Refusal
  */
@@ -41,15 +42,22 @@ export function createLink(
   { administrator: wanted, origin }: { readonly administrator: string | undefined; readonly origin: string },
 ): Promise<ConsoleLink> {
   return issueLink(context, author, caller, {
-    ...{ origin, lifetime: linkMilliseconds },
-    idIn: (transaction) =>
-      wanted === undefined ? defaultOwner(transaction, caller) : idOf(transaction, caller, wanted),
+    ...{ origin, lifetime: linkMilliseconds, endsWithSignIn: true },
+    idIn: async (transaction) => {
+      const id = await (wanted === undefined ? defaultOwner(transaction, caller) : idOf(transaction, wanted));
+      const notFound = Refusal.notFound('Administrator');
+      if (id === undefined || id !== caller.administratorId)
+        requireRightOverOthers(context, caller, () => author, notFound);
+      if (id === undefined) throw notFound;
+      return id;
+    },
   });
 }
 
 /**
  * Creates a link that signs a member of a merchant in once. Before the call, the route must check that the caller is
- * allowed to change this merchant's members.
+ * allowed to change this merchant's members. The link outlives the caller's command-line sign-in, because members often
+ * open it after the caller has signed out.
  * @param id the id of the member
  * @throws Refusal
  */
@@ -60,7 +68,8 @@ export function createMemberLink(
   { id, origin }: { readonly id: string; readonly origin: string },
 ): Promise<ConsoleLink> {
   const idIn = (): Promise<string> => Promise.resolve(id);
-  return issueLink(context, author, caller, { origin, lifetime: memberLinkMilliseconds, idIn });
+  const lifetime = memberLinkMilliseconds;
+  return issueLink(context, author, caller, { origin, lifetime, endsWithSignIn: false, idIn });
 }
 
 function issueLink(
@@ -70,10 +79,13 @@ function issueLink(
   {
     origin,
     lifetime,
+    endsWithSignIn,
     idIn,
   }: {
     readonly origin: string;
     readonly lifetime: number;
+    /** Whether the link and its session end with the command-line sign-in of the caller. */
+    readonly endsWithSignIn: boolean;
     /** Returns the id of the administrator whom the link signs in. */
     readonly idIn: (transaction: RegistryDatabase) => Promise<string>;
   },
@@ -88,16 +100,20 @@ function issueLink(
     const isOwn = administratorId === caller.administratorId;
     const secret = newSecret(context.random);
     const id = newId('lnk', now, context.random);
-    const expiresAt = now + lifetime;
+    // Does not store the token of a command-line sign-in: that token is replaced every few minutes, and the link and
+    // its session would end with it.
+    const tokenId = caller.proof.startsWith('token:') ? caller.tokenId : (caller.session?.tokenId ?? null);
+    const tokens = transaction.selectFrom('administrator_tokens').select('expires_at');
+    const issuer = await tokens.where('id', '=', tokenId ?? '').executeTakeFirst();
+    const signIn = endsWithSignIn ? await signInOf(transaction, caller) : null;
+    const expiresAt = Math.min(now + lifetime, issuer?.expires_at ?? Infinity, signIn?.expires_at ?? Infinity);
     await transaction
       .insertInto('console_links')
       .values({
         ...{ id, digest: digestOf(secret), administrator_id: administratorId },
         ...{ roles: isOwn ? textOf(caller.tokenRoles) : null, sources: textOf(caller.sources) },
-        issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
-        // Does not store the token of a command-line sign-in: that token is replaced every few minutes, and the session
-        // would end with it.
-        token_id: caller.proof.startsWith('token:') ? caller.tokenId : null,
+        ...issuerColumns(caller, administratorId),
+        ...{ token_id: tokenId, sign_in_id: signIn?.id ?? null },
         ...{ created_at: now, expires_at: expiresAt, used_at: null },
       })
       .execute();
@@ -112,7 +128,8 @@ function issueLink(
 
 /**
  * Returns the administrator whom a link would sign in.
- * @throws Refusal if this administrator is disabled or a machine, or is the caller and has a session already
+ * @throws Refusal if the administrator is disabled or a machine, or if a session of the console wants a link for its
+ * own administrator
  */
 async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
   // A link counts as a recent proof of identity. If a session could create a link for itself, anybody at an open
@@ -132,22 +149,14 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   return owner;
 }
 
-/**
- * Returns the id of the administrator with this name or id. Finds an administrator other than the caller only if the
- * caller is allowed to change administrators.
- */
-async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: string): Promise<string> {
+/** Returns the id of the administrator with this name or id; undefined if there is none. */
+async function idOf(transaction: RegistryDatabase, wanted: string): Promise<string | undefined> {
   const found = await transaction
     .selectFrom('administrators')
     .select('id')
     .where((it) => it.or([it('name', '=', wanted), it('id', '=', wanted)]))
     .executeTakeFirst();
-  const isOwn = found?.id === caller.administratorId;
-  if (!isOwn && !permits(caller.roles, 'administrators:write')) {
-    throw new RefusedRight('administrators:write', Refusal.notFound('Administrator'));
-  }
-  if (found === undefined) throw Refusal.notFound('Administrator');
-  return found.id;
+  return found?.id;
 }
 
 /**
@@ -195,10 +204,13 @@ export type Entered =
   | { readonly cause: 'unknown-link' | 'used-link' | 'expired-link' | 'disabled' };
 
 /** Exchanges the token of a link for a session. A link opens only one session, even if two requests use it at once. */
-export function redeemLink(context: Context, author: Author, token: string, from: Opening): Promise<Entered> {
+export async function redeemLink(context: Context, author: Author, token: string, from: Opening): Promise<Entered> {
+  const linkIn = (database: RegistryDatabase) =>
+    database.selectFrom('console_links').selectAll().where('digest', '=', digestOf(token)).executeTakeFirst();
+  // Anybody can send unknown tokens. A change for each would hold up all other changes.
+  if ((await linkIn(context.database)) === undefined) return { cause: 'unknown-link' };
   return makeUnpublishedChange<Entered>(context, author, async ({ transaction, now }) => {
-    const links = transaction.selectFrom('console_links').selectAll();
-    const link = await links.where('digest', '=', digestOf(token)).executeTakeFirst();
+    const link = await linkIn(transaction);
     const refused = (cause: Extract<Entered, { cause: unknown }>['cause']) => ({ result: { cause }, events: [] });
     if (link === undefined) return refused('unknown-link');
     if (link.used_at !== null) return refused('used-link');
@@ -206,15 +218,22 @@ export function redeemLink(context: Context, author: Author, token: string, from
     const owner = await findAdministrator(transaction, link.administrator_id);
     const tokens = transaction.selectFrom('administrator_tokens').select(['revoked_at', 'expires_at']);
     const issuer = await tokens.where('id', '=', link.token_id ?? '').executeTakeFirst();
-    // Checks the creator too. Otherwise a disabled administrator could use the links that they had created for others.
-    const creator = link.issued_by === null ? null : await findAdministrator(transaction, link.issued_by);
-    const isDisabled = [owner, creator].some((one) => one !== null && one.status !== 'ACTIVE');
-    if (isDisabled || (issuer?.revoked_at ?? null) !== null) return refused('disabled');
+    const signIns = transaction.selectFrom('sign_ins').select(['status', 'expires_at']);
+    const signIn = await signIns.where('id', '=', link.sign_in_id ?? '').executeTakeFirst();
+    // Checks the issuers too. Otherwise a disabled administrator could use the links that they had created for others.
+    const involved = transaction.selectFrom('administrators').select('id');
+    const disabled = involved.where('id', 'in', [owner.id, ...issuersIn(link)]).where('status', '!=', 'ACTIVE');
+    const isDisabled = (await disabled.executeTakeFirst()) !== undefined;
+    const isRevoked = (issuer?.revoked_at ?? null) !== null || signIn?.status === 'ENDED';
+    if (isDisabled || isRevoked) return refused('disabled');
+    const endsAt = issuer?.expires_at ?? signIn?.expires_at ?? null;
+    // Otherwise the person would be signed in to a session that has already ended.
+    if (endsAt !== null && endsAt <= now) return refused('expired-link');
     await transaction.updateTable('console_links').set({ used_at: now }).where('id', '=', link.id).execute();
-    const { administrator_id, roles, sources, issued_by, token_id } = link;
+    const { administrator_id, roles, sources, issued_by, issuers, token_id, sign_in_id } = link;
     const given: NewSession = {
-      ...{ administrator_id, roles, sources, issued_by, token_id, proven_at: now, proven_by: 'link' },
-      endsAt: issuer?.expires_at ?? null,
+      ...{ administrator_id, roles, sources, issued_by, issuers, token_id, sign_in_id },
+      ...{ proven_at: now, proven_by: 'link', endsAt },
     };
     const opened = await openSession(transaction, context.random, given, { ...from, now });
     const { name, merchantId, id: administratorId } = owner;

@@ -10,8 +10,8 @@ const noPage = ['/console/api/', assets];
 
 /**
  * Adds the page of the console (`index.html`) and its assets. Browsers are allowed to cache an asset forever, because
- * its name contains a hash of its contents. All other paths below `/console/`, except those of the API, return the same
- * page. The script of the page reads the path.
+ * its name contains a hash of its contents. All other paths below `/console/`, except those of the API, return
+ * `index.html` too, because the script of this page reads the path.
  * @param directory the directory with `index.html` and `assets`
  */
 export function addPages(app: FastifyInstance, directory: string): void {

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { hostsIn } from '../../rest/host-header.js';
 import { Refusal } from '../../rest/refusal.js';
 
@@ -41,8 +41,8 @@ const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 /**
  * Returns a refusal if a request to the console's API was not sent by a page of the console; otherwise null. The
- * session cookie does not show where the request came from: browsers also send a Strict cookie with requests from
- * another port of the host. Pages cannot change `origin` and `sec-fetch-site`.
+ * session cookie does not prove this: browsers also send a Strict cookie with requests of pages on another port of the
+ * host. So this function checks `origin` and `sec-fetch-site`, which pages cannot change.
  * @param own the console's origin
  */
 function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
@@ -58,28 +58,27 @@ export type OnRefused = (request: FastifyRequest, refusal: Refusal) => void;
 
 /** Rejects a request with 421 if its Host is not the host of the console. This prevents DNS rebinding. */
 export function requireConsoleHost(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
-  app.addHook('onRequest', (request, _reply, done) => {
+  refuse(app, onRefused, (request) => {
     const [host, ...more] = hostsIn(request);
-    const isOwn = more.length === 0 && host?.toLowerCase() === new URL(origin()).host;
-    if (isOwn) {
-      done();
-      return;
-    }
-    const refusal = new Refusal(421, 'The Host header is not the host of registry.console.origin');
-    onRefused(request, refusal);
-    done(refusal);
+    if (more.length === 0 && host?.toLowerCase() === new URL(origin()).host) return null;
+    return new Refusal(421, 'The Host header is not the host of registry.console.origin');
   });
 }
 
 /** Rejects requests that did not come from a page of the console. */
 export function requireConsoleOrigin(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
-  app.addHook('onRequest', (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void) => {
-    const refusal = foreignOriginOf(request, origin());
-    if (refusal === null) {
-      done();
-      return;
-    }
-    onRefused(request, refusal);
-    done(refusal);
+  refuse(app, onRefused, (request) => foreignOriginOf(request, origin()));
+}
+
+/** @param refusalOf returns the refusal of a request; null if the request is allowed */
+function refuse(
+  app: FastifyInstance,
+  onRefused: OnRefused,
+  refusalOf: (request: FastifyRequest) => Refusal | null,
+): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const refusal = refusalOf(request);
+    if (refusal !== null) onRefused(request, refusal);
+    done(refusal ?? undefined);
   });
 }

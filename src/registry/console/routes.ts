@@ -1,14 +1,15 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { recordingRefusals } from '../administrators/access.js';
+import { recordingRefusals } from '../administrators/recorded-refusals.js';
 import type { Attempts } from '../administrators/attempts.js';
 import { authorOf, callerOf } from '../administrators/request-author.js';
+import { credentialsQuery } from '../administrators/schema.js';
 import { idIn } from '../fields.js';
 import type { Routes } from '../routes.js';
 import { clearSession } from './cookies.js';
 import { consoleOff, createLink } from './links.js';
-import { consoleSessionSchema, linkSchema, newLinkBody, sessionsQuery } from './schema.js';
+import { consoleSessionSchema, linkSchema, newLinkBody } from './schema.js';
 import { endSession, listSessions } from './session-list.js';
 
 /** Dependencies of `consoleRoutes`. `origin` returns the origin of the console, or null if the console is off. */
@@ -20,7 +21,6 @@ export interface ConsoleRouteOptions {
 /** Adds the routes that create one-time links of the console, and that list and end its sessions. */
 export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes {
   return (app, context) => {
-    const { database, clock } = context;
     app.post(
       '/console-links',
       {
@@ -49,7 +49,7 @@ export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes
     app.get(
       '/sessions',
       {
-        schema: { querystring: sessionsQuery },
+        schema: { querystring: credentialsQuery },
         config: {
           operation: {
             summary: "An administrator's open console sessions, newest first",
@@ -60,9 +60,9 @@ export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes
       },
       async (request) => {
         const paging = pagingOf(request.query);
-        const filter = { administratorId: request.query.administratorId, now: clock.now() };
+        const { administratorId } = request.query;
         const page = await recordingRefusals(request, attempts, () =>
-          listSessions(database, callerOf(request), filter, paging),
+          listSessions(context, () => authorOf(request), callerOf(request), administratorId, paging),
         );
         return successPage('Sessions retrieved', page, paging);
       },

@@ -1,7 +1,5 @@
 import { actorForm } from '../../rest/actor.js';
-import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { identifierForm } from '../fields.js';
 
 const moment = Type.String({ format: 'date-time' });
 const momentOrNull = Type.Union([Type.Null(), moment]);
@@ -13,7 +11,7 @@ export const newLinkBody = Type.Object({
   ),
 });
 
-/** A one-time link to the console. Only the response to its creation contains it. */
+/** A one-time link to the console. The registry returns the URL only once, when the link is created. */
 export const linkSchema = Type.Object({
   url: Type.String(),
   expiresAt: moment,
@@ -46,11 +44,3 @@ export const consoleSessionSchema = Type.Object({
 
 /** A session of the console in the admin API. */
 export type ConsoleSession = Static<typeof consoleSessionSchema>;
-
-/** The query of `GET /sessions`. */
-export const sessionsQuery = Type.Object({
-  ...pagingQuery.properties,
-  administratorId: Type.Optional(
-    Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
-  ),
-});

@@ -3,30 +3,30 @@ import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Caller } from '../administrators/caller.js';
 import { findAdministrator } from '../administrators/repository.js';
-import { RefusedRight } from '../administrators/refused-right.js';
-import { permits } from '../administrators/roles.js';
+import { requireRightOverOthers } from '../administrators/refused-right.js';
 import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { ConsoleSession } from './schema.js';
-import { idleMilliseconds } from './sessions.js';
+import { hasDisabledIssuer, idleMilliseconds } from './sessions.js';
 
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'reasonFor'>;
 type Row = Selectable<RegistryTables['console_sessions']> & { readonly name: string };
 
 /** Returns one page of the open sessions of the caller, or of another administrator, newest first. @throws Refusal */
 export async function listSessions(
-  database: RegistryDatabase,
+  context: Context,
+  authorOf: () => Author,
   caller: Caller,
-  { administratorId, now }: { readonly administratorId: string | undefined; readonly now: number },
+  administratorId: string | undefined,
   paging: Paging,
 ): Promise<Page<ConsoleSession>> {
-  const isOther = administratorId !== undefined && administratorId !== caller.administratorId;
-  if (isOther && !permits(caller.roles, 'administrators:read'))
-    throw new RefusedRight('administrators:read', Refusal.notFound('Administrator'));
   const owner = administratorId ?? caller.administratorId;
-  let wanted = openSessions(database, now);
+  if (owner === null || owner !== caller.administratorId)
+    requireRightOverOthers(context, caller, authorOf, Refusal.notFound('Administrator'), 'administrators:read');
+  let wanted = openSessions(context.database, context.clock.now());
   // The shared token has no sessions of its own. It acts as an owner, so it sees the sessions of all administrators.
   if (owner !== null) wanted = wanted.where('session.administrator_id', '=', owner);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -43,12 +43,7 @@ export async function listSessions(
 }
 
 /** Ends a session of the caller, or any session if the caller is allowed to change administrators. @throws Refusal */
-export function endSession(
-  context: Pick<RegistryContext, 'database' | 'clock'>,
-  author: Author,
-  caller: Caller,
-  id: string,
-): Promise<ConsoleSession> {
+export function endSession(context: Context, author: Author, caller: Caller, id: string): Promise<ConsoleSession> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const row = await openSessions(transaction, now)
       .selectAll('session')
@@ -57,8 +52,7 @@ export function endSession(
       .executeTakeFirst();
     if (row === undefined) throw Refusal.notFound('Session');
     const isOwn = row.administrator_id === caller.administratorId;
-    if (!isOwn && !permits(caller.roles, 'administrators:write'))
-      throw new RefusedRight('administrators:write', Refusal.notFound('Session'));
+    if (!isOwn) requireRightOverOthers(context, caller, () => author, Refusal.notFound('Session'));
     await transaction.updateTable('console_sessions').set({ ended_at: now }).where('id', '=', id).execute();
     const { merchantId } = await findAdministrator(transaction, row.administrator_id);
     const event = { action: 'sign-in.ended', merchantId: merchantId ?? '', keyId: null, before: null } as const;
@@ -72,11 +66,14 @@ function openSessions(database: RegistryDatabase, now: number) {
     .selectFrom('console_sessions as session')
     .innerJoin('administrators as owner', 'owner.id', 'session.administrator_id')
     .leftJoin('administrator_tokens as token', 'token.id', 'session.token_id')
+    .leftJoin('sign_ins as sign_in', 'sign_in.id', 'session.sign_in_id')
     .where('session.ended_at', 'is', null)
     .where('session.expires_at', '>', now)
     .where('session.last_seen_at', '>', now - idleMilliseconds)
     .where('token.revoked_at', 'is', null)
-    .where('owner.status', '=', 'ACTIVE');
+    .where((it) => it.or([it('sign_in.status', 'is', null), it('sign_in.status', '!=', 'ENDED')]))
+    .where('owner.status', '=', 'ACTIVE')
+    .where((it) => it.not(hasDisabledIssuer));
 }
 
 function toSession(row: Row, caller: Caller): ConsoleSession {

@@ -1,10 +1,11 @@
-import type { Selectable } from '../../database/kysely.js';
+import { type Selectable, sql, type SqlBool } from '../../database/kysely.js';
 import type { FastifyRequest } from 'fastify';
 import { isFrom } from '../../rest/bearer-token.js';
 import { Refusal } from '../../rest/refusal.js';
-import { type Caller, type Identified, listIn } from '../administrators/caller.js';
+import { type Caller, type Identified, issuersIn, type Rejected } from '../administrators/caller.js';
 import type { Credentials } from '../administrators/credentials.js';
 import { digestOf } from '../administrators/token-text.js';
+import { listIn } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryTables } from '../tables.js';
@@ -24,6 +25,8 @@ const longestMilliseconds = 8 * 60 * minute;
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
+/** How long after a new sign-in replaced a session its late requests do not delete the cookie, in milliseconds. */
+const lateMilliseconds = minute;
 /**
  * How long an expired session stays stored. During this time, the registry can still identify the session of a rejected
  * cookie.
@@ -32,10 +35,15 @@ const keptMilliseconds = 24 * 60 * minute;
 const secretBytes = 32;
 const longestBrowser = 200;
 
-/** The data that a new session gets from the one-time link or from the OpenID provider. */
+/**
+ * The data that a new session gets from the one-time link or from the OpenID provider. `endsAt` is the expiry of the
+ * token or the command-line sign-in with which the link was created, in milliseconds since 1970. It is null if the
+ * session depends on neither.
+ */
 export type NewSession = Pick<
   ConsoleSessionRow,
-  'administrator_id' | 'roles' | 'sources' | 'issued_by' | 'token_id' | 'proven_at' | 'proven_by'
+  | ('administrator_id' | 'roles' | 'sources' | 'issued_by' | 'issuers')
+  | ('token_id' | 'sign_in_id' | 'proven_at' | 'proven_by')
 > & { readonly endsAt: number | null };
 
 /** Creates a secret for a cookie or a link: 256 random bits. */
@@ -44,8 +52,8 @@ export function newSecret(random: RegistryContext['random']): string {
 }
 
 /**
- * The client that opens a session. `replaces` is the id of the browser's previous session, which the new session ends;
- * null if there is no previous session.
+ * The client that opens a session. `replaces` is the id of the browser's previous session; null if there is no previous
+ * session. The previous session ends when the new session opens.
  */
 export interface Opening {
   readonly source: string;
@@ -95,7 +103,7 @@ export async function openSession(
   return { secret, id };
 }
 
-/** Returns the User-Agent of a request, shortened and without anything but printable ASCII. */
+/** Returns the User-Agent of a request. Removes all characters except printable ASCII, and shortens a long text. */
 export function browserOf({ headers }: FastifyRequest): string {
   return (headers['user-agent'] ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, longestBrowser);
 }
@@ -118,11 +126,16 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
       if (found === 'malformed') return rejected('malformed', null);
       return identify(database, found.secret, source, now);
     },
-    noteUse: async (request, caller, now) => {
-      if (request.headers['x-unattended'] === undefined) await noteSession(database, caller, now);
+    noteUse: async ({ headers, routeOptions }, caller, now) => {
+      // A page opens its stream by itself, and EventSource cannot send `x-unattended`.
+      const isAutomatic = headers['x-unattended'] !== undefined || routeOptions.config.operation?.isStream === true;
+      if (!isAutomatic) await noteSession(database, caller, now);
     },
-    // Deletes the cookie. Otherwise the browser would send the secret of an ended session again and again.
-    onRejected: (reply) => void reply.header('set-cookie', clearSession),
+    // Deletes the cookie. Otherwise the browser would send the secret of an ended session again and again. A late
+    // request of a session that a new sign-in has just replaced must not delete the cookie of the new session.
+    onRejected: (reply, { wasReplaced }) => {
+      if (wasReplaced !== true) reply.header('set-cookie', clearSession);
+    },
     refusalOf: (rejection) =>
       rejection === 'misplaced'
         ? new Refusal(401, 'The console accepts no bearer token: use the admin API')
@@ -130,13 +143,24 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
   };
 }
 
-/** A session, with columns of its administrator and of the token with which its one-time link was created. */
+/**
+ * The SQL condition that an issuer of a session (see `Caller.issuers`) is disabled. Such a session must end, because
+ * the issuer could have opened it in place of its administrator.
+ */
+export const hasDisabledIssuer = sql<SqlBool>`(session.issued_by is not null and exists (
+  select 1 from administrators as issuer where issuer.status <> 'ACTIVE'
+    and (issuer.id = session.issued_by or session.issuers like ('%"' || issuer.id || '"%'))
+))`;
+
+/** A session, with columns of its administrator and of the token or sign-in with which its link was created. */
 interface Stored extends Row {
   readonly owner_name: string;
   readonly status: string;
   readonly owner_roles: string;
   readonly merchant_id: string | null;
   readonly token_revoked_at: number | null;
+  readonly sign_in_status: string | null;
+  readonly has_disabled_issuer: SqlBool;
 }
 
 async function identify(database: RegistryDatabase, secret: string, source: string, now: number): Promise<Identified> {
@@ -144,15 +168,27 @@ async function identify(database: RegistryDatabase, secret: string, source: stri
     .selectFrom('console_sessions as session')
     .innerJoin('administrators as owner', 'owner.id', 'session.administrator_id')
     .leftJoin('administrator_tokens as token', 'token.id', 'session.token_id')
+    .leftJoin('sign_ins as sign_in', 'sign_in.id', 'session.sign_in_id')
     .selectAll('session')
     .select(['owner.name as owner_name', 'owner.status', 'owner.roles as owner_roles', 'owner.merchant_id'])
-    .select('token.revoked_at as token_revoked_at')
+    .select(['token.revoked_at as token_revoked_at', 'sign_in.status as sign_in_status'])
+    .select(hasDisabledIssuer.as('has_disabled_issuer'))
     .where('session.digest', '=', digestOf(secret))
     .executeTakeFirst();
   if (row === undefined) return rejected('unknown', null);
   const rejection = rejectionOf(row, source, now);
-  if (rejection !== null) return rejected(rejection, row.id);
+  if (rejection !== null) {
+    const { ended_at: endedAt } = row;
+    const isLate = endedAt !== null && now - endedAt < lateMilliseconds;
+    return { ...rejected(rejection, row.id), wasReplaced: isLate && (await hasOpenedAt(database, endedAt)) };
+  }
   return { caller: callerIn(row) };
+}
+
+/** Whether a session began at this time. A session that ended at the same time was replaced by it (`openSession`). */
+async function hasOpenedAt(database: RegistryDatabase, at: number): Promise<boolean> {
+  const opened = database.selectFrom('console_sessions').select('id').where('created_at', '=', at);
+  return (await opened.executeTakeFirst()) !== undefined;
 }
 
 function callerIn(row: Stored): Caller {
@@ -161,37 +197,34 @@ function callerIn(row: Stored): Caller {
   return {
     ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: null, proof: `session:${row.id}` },
     ...{ roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false), tokenRoles },
-    ...{ issuedBy: row.issued_by, merchantId: row.merchant_id, sources: listIn(row.sources) },
+    ...{ issuers: issuersIn(row), merchantId: row.merchant_id, sources: listIn(row.sources) },
     ...{ expiresAt: row.expires_at, session: sessionIn(row) },
   };
 }
 
 function sessionIn(row: Row): NonNullable<Caller['session']> {
-  const { id, created_at: createdAt, proven_at: provenAt, proven_by } = row;
+  const { id, token_id: tokenId, sign_in_id: signInId, created_at: createdAt, proven_at: provenAt, proven_by } = row;
   const provenUntil = provenAt === null ? null : provenAt + proofMilliseconds[proven_by];
-  return { id, createdAt, provenAt, provenUntil, idleEndsAt: idleEndOf(row) };
+  return { id, tokenId, signInId, createdAt, provenAt, provenUntil, idleEndsAt: idleEndOf(row) };
 }
 
 function rejectionOf(row: Stored, source: string, now: number) {
   if (row.ended_at !== null) return 'ended';
   if (row.expires_at <= now) return 'expired';
   if (idleEndOf(row) <= now) return 'idle';
-  if (row.status !== 'ACTIVE') return 'disabled';
-  if (row.token_revoked_at !== null) return 'revoked';
+  if (row.status !== 'ACTIVE' || Boolean(row.has_disabled_issuer)) return 'disabled';
+  if (row.token_revoked_at !== null || row.sign_in_status === 'ENDED') return 'revoked';
   return isFrom(listIn(row.sources), source) ? null : 'source';
 }
 
-function rejected(
-  rejection: Extract<Identified, { rejection: unknown }>['rejection'],
-  sessionId: string | null,
-): Identified {
+function rejected(rejection: Rejected['rejection'], sessionId: string | null): Rejected {
   return { rejection, credential: { sessionId } };
 }
 
 /**
- * Stores that a person uses a session, at most once a minute. The caller skips this for requests that a page sends by
- * itself (`x-unattended`), so that such requests do not keep the session alive. A failed write is ignored, because the
- * database could be read-only during a failover.
+ * Stores when a person last used a session, at most once a minute. `noteUse` skips this for requests that a page sends
+ * by itself, so that such requests do not keep the session alive. A failed write is ignored, because the database could
+ * be read-only during a failover.
  */
 async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {
   if (session === null || session.idleEndsAt - idleMilliseconds > now - betweenNotesMilliseconds) return;

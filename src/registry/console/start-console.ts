@@ -20,8 +20,8 @@ export interface ConsoleStart {
   /** The origin of the console in browsers' URLs; null: the scheme, address and port of the listener. */
   readonly origin: string | null;
   /**
-   * Returns the addresses at which merchants reach the gateways. It is a function, because the command `dev` knows them
-   * only after the console has started.
+   * Returns the addresses at which merchants reach the gateways. This is a function, because the command `dev` knows
+   * the addresses only after the console has started.
    */
   readonly merchantApi: () => MerchantApi;
 }
@@ -68,7 +68,7 @@ export async function openConsole(
   };
 }
 
-/** Makes the console listen. @throws OperatorError for a port in use */
+/** Makes the console listen. @throws OperatorError for an unusable address or port, for example a port in use */
 export async function listenConsole(
   app: FastifyInstance,
   { listen: { host, port } }: ConsoleStart,

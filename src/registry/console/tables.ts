@@ -1,4 +1,4 @@
-/** The columns that sessions and one-time links have in common: the administrator, and the limits of their rights. */
+/** The columns that sessions and one-time links have in common: the administrator, and the limits of the session. */
 interface Grant {
   id: string;
   /** SHA-256 of the secret, in hex. The database does not store the secret itself. */
@@ -8,16 +8,23 @@ interface Grant {
   roles: string | null;
   /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null: all addresses. */
   sources: string | null;
-  /**
-   * Another administrator who could know the link, because they created it, or because they issued the token with which
-   * it was created. Null if there is no such administrator.
-   */
+  /** The first of the issuers; null without issuers. The previous release knows only this column. */
   issued_by: string | null;
+  /**
+   * The ids of the other administrators who could know the link, as a JSON list: the creator of the link, and the
+   * issuers of the creator's credential. Null without issuers, and in a row of the previous release.
+   */
+  issuers: string | null;
   /**
    * The token with which the link was created. The session ends when that token expires or is revoked. Null if the link
    * was created without such a token.
    */
   token_id: string | null;
+  /**
+   * The command-line sign-in with which the link was created. The session ends with that sign-in. Null if the link was
+   * created without a sign-in, is an invitation of a member, or if the row is one of the previous release.
+   */
+  sign_in_id: string | null;
   created_at: number;
   expires_at: number;
 }
@@ -48,10 +55,14 @@ interface ConsoleSignInRow {
   /** The OpenID state, nonce and code verifier, and the page to which the browser goes after the sign-in, encrypted. */
   sealed: string;
   /**
-   * The browser's session when the sign-in began, which the new session will replace; null if the browser had no
-   * session.
+   * The id of the session that the browser had when the sign-in began. The new session will replace that session. Null
+   * if the browser had no session.
    */
   session_id: string | null;
+  /**
+   * The client's source (`countedSource`). In a row of the previous release the whole address, so that an IPv6 row
+   * counts only in the total of all sources.
+   */
   source: string;
   created_at: number;
   expires_at: number;

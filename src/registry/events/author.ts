@@ -1,7 +1,8 @@
-/** The author of an event: who acted, which credential proved it, and where the request came from. */
+/** The author of an event: who acted, which credential proved the identity, and from which request the event comes. */
 export interface Author {
   /**
-   * Name of the administrator; `registry` for changes that the registry makes itself; `unknown` for an unknown caller.
+   * Name of the administrator. Without an administrator: `bootstrap` for the shared token, `registry` for changes that
+   * the registry makes itself, `unknown` for an unknown caller.
    */
   readonly actor: string;
   /**
@@ -19,6 +20,11 @@ export interface Author {
   readonly requestId: string | null;
   /** The reason that the client sent in `x-reason`; null if it sent no reason. */
   readonly reason: string | null;
+  /**
+   * If the author is a member of a merchant: the id of this merchant. The limits for members apply to this author.
+   * Events do not contain this field.
+   */
+  readonly memberOf?: string;
 }
 
 /** The author of changes that the registry makes itself, such as a repair. */

@@ -2,6 +2,7 @@ import { isPostgres } from '../../database/dialects.js';
 import { type Selectable, sql } from '../../database/kysely.js';
 import { type ChainedEvent, type ChainHead, eventHash, signChainHead } from '../../evidence/event-chain.js';
 import type { NoteSigner } from '../../evidence/signed-note.js';
+import { fillPage } from '../exports/fill-page.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
@@ -14,7 +15,7 @@ type NewEventRow = Omit<EventRow, 'seq'>;
  */
 export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<number> {
   // Locks the row with the end of the chain, so that writers append one after another. Otherwise two events could get
-  // one position in the chain.
+  // the same position.
   const tail = await transaction
     .updateTable('event_tail')
     .set((it) => ({ position: it('position', '+', events.length) }))
@@ -50,8 +51,9 @@ function eventContent(row: EventRow): string {
 export interface ChainState {
   readonly head: ChainHead;
   /**
-   * The last position that was pruned (deleted after its retention period). The chain now begins after it; 0 if nothing
-   * was pruned.
+   * The position of the last event that was deleted after the retention period. The chain now begins after this
+   * position. If no chained event was deleted, `position` is 0, and `at` and `note` are null. `note` is the signature
+   * of the position and its hash. It is also null if the registry had no signing key.
    */
   readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
   /** Number of stored events that should be in the chain but are not, and their lowest sequence number. */
@@ -66,9 +68,9 @@ export interface ChainState {
 export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
-  // Only an event of an earlier release is allowed to have no position. Such an event precedes the chain, has no
-  // `proof`, and has a sequence number of at least 1. The query checks all of this, because a user of the database can
-  // change the stored number of the last such event (`unchained_seq`).
+  // Only events of earlier releases are allowed to have no position. They precede the chain, have no `proof`, and have
+  // sequence numbers of at least 1. The query checks all of this. `unchained_seq`, the stored number of the last of
+  // these events, is not enough, because a user of the database can change it.
   const firstChained = await database
     .selectFrom('event_chain')
     .select((it) => it.fn.min<number | null>('seq').as('seq'))
@@ -106,20 +108,24 @@ export interface ChainPage {
   readonly next: number | null;
 }
 
-const pageLength = 500;
+/**
+ * Rows per query. The number is low to limit the memory: the two states (`before` and `after`) in one row can have 600
+ * KiB.
+ */
+const readAtOnce = 50;
 
-/** Reads the page of the hash chain of events that begins after a position. */
+/** Reads one page of the hash chain of events. The page begins after the position `after`. */
 export async function readChain(database: RegistryDatabase, after: number): Promise<ChainPage> {
-  const rows = await database
-    .selectFrom('event_chain as link')
-    .leftJoin('events', 'events.seq', 'link.seq')
-    .selectAll('events')
-    .select(['link.position', 'link.hash', 'link.seq as linked_seq'])
-    .where('link.position', '>', after)
-    .orderBy('link.position')
-    .limit(pageLength)
-    .execute();
-  const last = rows.at(-1)?.position ?? after;
+  const { entries: events, last: next } = await fillPage(String(after), {
+    readAtOnce,
+    read: (place, limit) => readLinks(database, Number(place), limit),
+    idOf: ({ position }) => String(position),
+    entryOf: ({ position, hash, linked_seq, ...row }) => ({
+      ...{ position, hash },
+      content: row.seq === null ? null : eventContent({ ...(row as EventRow), seq: linked_seq }),
+    }),
+  });
+  const last = events.at(-1)?.position ?? after;
   const checkpoints = await database
     .selectFrom('event_checkpoints')
     .selectAll()
@@ -128,19 +134,28 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
     .orderBy('position')
     .execute();
   return {
-    events: rows.map(({ position, hash, linked_seq, ...row }) => ({
-      ...{ position, hash },
-      content: row.seq === null ? null : eventContent({ ...(row as EventRow), seq: linked_seq }),
-    })),
+    events,
     checkpoints: checkpoints.map(({ position, signed_at, note }) => ({ position, signedAt: signed_at, note })),
-    next: rows.length < pageLength ? null : last,
+    next: next === null ? null : Number(next),
   };
 }
 
+function readLinks(database: RegistryDatabase, after: number, limit: number) {
+  return database
+    .selectFrom('event_chain as link')
+    .leftJoin('events', 'events.seq', 'link.seq')
+    .selectAll('events')
+    .select(['link.position', 'link.hash', 'link.seq as linked_seq'])
+    .where('link.position', '>', after)
+    .orderBy('link.position')
+    .limit(limit)
+    .execute();
+}
+
 /**
- * Deletes old events, their positions in the chain, and earlier signatures. Stores the hash at the last deleted
- * position and a signature of this hash, with which the rest of the chain can be verified. If an event before that
- * position is kept, it can no longer be verified.
+ * Deletes the given old events, their positions in the chain, and the signatures before the last deleted position.
+ * Stores the hash at the last deleted position, with which the rest of the chain can be verified, and a signature of
+ * this hash (null if there is no signer). An older event that is kept can no longer be verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,

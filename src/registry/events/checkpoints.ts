@@ -15,9 +15,9 @@ export interface EventCheckpointsOptions {
 const everyMilliseconds = 60_000;
 
 /**
- * Once a minute, signs the end of the hash chain of events if there are new events, and logs the signature. Without the
- * signing key, an attacker with write access to the database cannot forge a signature. The log keeps a copy that this
- * attacker cannot delete.
+ * Once a minute, signs the end of the hash chain of events and logs the signature, if there are new events. An attacker
+ * with write access to the database, but without the signing key, cannot forge a signature. This attacker also cannot
+ * delete the copy in the log.
  */
 export class EventCheckpoints {
   readonly #options: EventCheckpointsOptions;

@@ -17,9 +17,11 @@ import { type EventExportPage, exportedSchema } from './schema.js';
 const readAtOnce = 100;
 
 /**
- * Begins an export: stores an event about the export, which is also the last event that the export contains. A lock
- * makes writers store events one after another. So no event with a lower sequence number can appear later.
- * @returns the sequence number of that event
+ * Begins an export: stores an event about the export. This event is also the last event that the export contains. A
+ * lock makes writers store events one after another. So no event with a lower sequence number can appear later, and the
+ * export misses no event.
+ * @param after the sequence number after which the export begins
+ * @returns the sequence number of the event about the export
  */
 export async function beginExport(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,

@@ -1,25 +1,19 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
 import type { Problem } from '../../rest/envelope.js';
-import { parseDateTime } from '../../rest/moment.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Static, TObject } from '../../typebox/typebox.js';
+import { timesIn } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { eventFilters } from './schema.js';
 
+/** The filters of a query, as clients send them. */
+export type GivenFilter = Static<TObject<typeof eventFilters>>;
+
 /** A filter of events. An event must match every given field. */
-export interface EventFilter {
+export interface EventFilter extends Omit<GivenFilter, 'seq' | 'source' | 'revision' | 'since' | 'until'> {
   readonly seq?: number | undefined;
-  readonly merchantId?: string | undefined;
-  readonly keyId?: string | undefined;
-  readonly action?: string | undefined;
-  readonly actor?: string | undefined;
-  readonly administratorId?: string | undefined;
-  readonly proof?: string | undefined;
-  readonly claimed?: string | undefined;
   /** The IP address of the client, in canonical form. */
   readonly source?: string | undefined;
-  readonly requestId?: string | undefined;
-  readonly reason?: string | undefined;
   readonly revision?: number | undefined;
   /** Earliest time of the events, inclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
@@ -32,25 +26,15 @@ export interface EventFilter {
   readonly memberOf?: string | null;
 }
 
-/** The filters of a query, as clients send them. */
-export type GivenFilter = Static<TObject<typeof eventFilters>>;
-
 /**
  * Parses and checks the filter fields of a query.
  * @throws Refusal 422 for a malformed time or address, and if `until` is not later than `since`
  */
 export function eventFilterOf({ seq, revision, since, until, source, ...given }: GivenFilter): EventFilter {
   const problems: Problem[] = [];
-  const momentIn = (path: string, text: string | undefined): number | undefined => {
-    const at = text === undefined ? undefined : parseDateTime(text);
-    if (at === null) problems.push({ path, message: `${path} must be a date and time that exists` });
-    return at ?? undefined;
-  };
   const address = source === undefined ? undefined : parseIpAddress(source);
   if (address === null) problems.push({ path: 'source', message: 'source must be an IP address' });
-  const range = { since: momentIn('since', since), until: momentIn('until', until) };
-  if (range.since !== undefined && range.until !== undefined && range.since >= range.until)
-    problems.push({ path: 'until', message: 'until must be later than since' });
+  const range = timesIn({ since, until }, problems);
   const [first, ...others] = problems;
   if (first !== undefined) throw Refusal.invalid([first, ...others]);
   const numbers = { seq: numberIn(seq), revision: numberIn(revision) };
@@ -69,9 +53,9 @@ const columns = {
 };
 
 /**
- * Selects the events that match a filter. The columns of the merchant, the key, the request and the sequence number
- * have an index. A query that filters by no such column scans the table, which takes at most a second for 1,000,000
- * events. A further index would slow down each insert.
+ * Selects the events that match a filter. Indexes exist for the merchant, the key, the request and the sequence number.
+ * A filter without any of these fields scans the table, which takes at most a second for 1,000,000 events. A further
+ * index would slow down each insert.
  */
 export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
   let wanted = database.selectFrom(

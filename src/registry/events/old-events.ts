@@ -15,8 +15,8 @@ export interface OldEventsOptions {
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
   /**
-   * Signs the hash of the last deleted event, so that the rest of the chain, which begins with this hash, can be
-   * verified. Default: the hash is not signed.
+   * Signs the hash of the last deleted event. The remaining chain begins with this hash, so a signature makes it
+   * possible to verify that chain. Default: the hash is not signed.
    */
   readonly signer?: NoteSigner | null | undefined;
   readonly logger?: Logger | undefined;
@@ -27,8 +27,8 @@ export interface OldEventsOptions {
 const dayMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
- * Deletes events older than the retention period, in batches. Does nothing unless this process holds the lease (the
- * right to write to the store), so that only one process deletes.
+ * Deletes events older than the retention period, in batches. Only the process with the lease (the right to write to
+ * the store) deletes events. In other processes, this class does nothing.
  */
 export class OldEvents {
   readonly #options: OldEventsOptions;
@@ -46,7 +46,7 @@ export class OldEvents {
     this.#task = new RetentionTask({ timers, logger, what: 'events', forget, onFailure: () => this.#endRound() });
   }
 
-  /** Starts the deletions after a pause. They continue until `stop()`. */
+  /** Starts the first batch of deletions after a delay. Further batches follow until `stop()`. */
   start(): void {
     this.#task.start();
   }

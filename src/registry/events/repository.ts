@@ -1,5 +1,6 @@
 import type { Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { objectIn } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { NoteSigner } from '../../evidence/signed-note.js';
@@ -97,9 +98,9 @@ interface Deletion {
  * Deletes one batch of events up to the time `until`. Stops at the first newer event, because all later events are
  * newer too. An event dated in the future has a wrong time, so it does not stop the deletion.
  *
- * Keeps the newest event. If a backup is restored, the time of this event shows from when on changes could be missing.
- * Also keeps the reset events of a key that can be reset again: a further reset reads the key's original expiry from
- * the first of these events.
+ * Keeps the newest event. If a backup is restored, the time of this event shows since when changes could be missing.
+ * Also keeps the events about resets of a key that can be reset again. The next reset reads the key's original expiry
+ * from the first of these events.
  */
 export async function deleteEvents(
   database: RegistryDatabase,
@@ -169,8 +170,4 @@ export function toEvent(row: Selectable<RegistryTables['events']>): RegistryEven
 
 function textOf(snapshot: object | null): string | null {
   return snapshot === null ? null : JSON.stringify(snapshot);
-}
-
-function objectIn(text: string | null): Record<string, unknown> | null {
-  return text === null ? null : (JSON.parse(text) as Record<string, unknown>);
 }

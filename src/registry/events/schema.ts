@@ -1,5 +1,5 @@
 import { actorForm } from '../../rest/actor.js';
-import { keylessLine } from '../../rest/line.js';
+import { keylessLine, noKeyIn } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { mostServicesEvents, servicesEventSchema, walletActions } from '../../rest/trail/services-events.js';
 import { dateTimeForm } from '../../rest/moment.js';
@@ -10,7 +10,7 @@ const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknow
 
 const optionalText = Type.Optional(Type.Union([Type.Null(), Type.String()]));
 
-/** The type of an event. Types are in the past tense and are never renamed. */
+/** The type of an event. Types are in the past tense, except `key.unusual-use`, and are never renamed. */
 export type Action = (typeof actions)[number];
 
 const actions = [
@@ -56,15 +56,18 @@ const wholeNumber = /^(?:0|[1-9][0-9]{0,14})$/;
 const identifier = (what: string) => Type.Optional(Type.String({ pattern: identifierForm, description: what }));
 const number = (what: string) => Type.Optional(Type.String({ pattern: wholeNumber, description: what }));
 const personName = Type.Optional(
-  Type.String({ pattern: actorForm, description: 'a name of 1 to 64 letters, digits and . _ @ : + -' }),
+  Type.String({
+    pattern: actorForm,
+    description: 'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit',
+  }),
 );
 const moment = Type.Optional(
   Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
 );
 
 /**
- * The filter fields of events: one for each field of an event except `before` and `after`, and the period `since` to
- * `until` for its time. An event must match each field that the query contains.
+ * The filter fields of events. They are the fields of an event except `before`, `after` and `at`. The fields `since`
+ * and `until` limit the time `at`. An event must match each field that the query contains.
  */
 export const eventFilters = {
   seq: number('a whole number: the sequence number of an event'),
@@ -76,7 +79,7 @@ export const eventFilters = {
   administratorId: identifier('the id of an administrator'),
   proof: Type.Optional(
     Type.String({
-      pattern: /^(?:bootstrap|registry|unproven|(?:token|session):[A-Za-z0-9_-]{1,64})$/,
+      pattern: new RegExp(`${noKeyIn}(?:bootstrap|registry|unproven|(?:token|session):[A-Za-z0-9_-]{1,64})$`),
       description: 'bootstrap (the shared token), registry, unproven (a failed sign-in), token:ID or session:ID',
     }),
   ),

@@ -6,8 +6,9 @@ import type { NewEvent } from './repository.js';
 
 /**
  * Stores events that the backing services (wallets, payouts and others) recorded about operators. Stores each event id
- * only once. The author of a stored event is the operator whom the services authenticated. Its `after` also contains
- * the administrator who sent the event here (`reportedBy`) and the time at which the services stored it (`at`).
+ * only once. The author of a stored event is the operator whom the services authenticated. The event's `after` also
+ * contains the name of the administrator who sent the event here (`reportedBy`), and the time at which the services
+ * stored the event (`at`).
  * @returns the number of events that were not stored before
  */
 export function appendServicesEvents(

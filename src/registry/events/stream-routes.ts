@@ -9,13 +9,15 @@ import type { Routes } from '../routes.js';
 
 const pollMilliseconds = 500;
 /**
- * Interval at which each open stream gets a keep-alive comment, and at which its caller's credential is checked again.
+ * Interval at which each open stream gets a keep-alive comment and the credential of its caller is checked again.
  */
 const checkMilliseconds = 15_000;
 /** Maximum number of events that one poll of the database reads. Further events follow with the next poll. */
 const mostEvents = 500;
 const mostStreams = 500;
 const mostStreamsOfCaller = 20;
+/** Maximum number of streams of one merchant's members, so that other merchants and operators get streams too. */
+const mostStreamsOfMerchant = 100;
 /**
  * Maximum number of bytes that are buffered for a client. A client that reads too slowly for this limit is
  * disconnected. It misses no change, because it reads all records again after it has reconnected.
@@ -101,24 +103,43 @@ class Streams {
   async open(request: FastifyRequest): Promise<PassThrough> {
     const { name, administratorId, merchantId } = callerOf(request);
     const caller = administratorId ?? name;
-    const own = [...this.#open].filter((stream) => stream.caller === caller);
-    if (this.#open.size >= mostStreams || own.length >= mostStreamsOfCaller) {
-      throw new Refusal(429, 'Too many open event streams: close a stream first', [], 'too_many_streams');
-    }
+    const open = [...this.#open];
+    const own = open.filter((stream) => stream.caller === caller);
+    const ofMerchant = merchantId === null ? [] : open.filter((stream) => stream.merchantId === merchantId);
+    const reached =
+      own.length >= mostStreamsOfCaller
+        ? `You have ${own.length} open event streams, the maximum: close one of them`
+        : ofMerchant.length >= mostStreamsOfMerchant
+          ? `The members of your merchant have ${ofMerchant.length} open event streams, the maximum: close one of them`
+          : open.length >= mostStreams
+            ? `This registry has ${open.length} open event streams, the maximum: try again later`
+            : null;
+    if (reached !== null) throw new Refusal(429, reached, [], 'too_many_streams');
     if (this.#isClosed) throw Refusal.unavailable();
     const stream = { out: new PassThrough(), caller, merchantId, isStillAllowed: request.isStillAllowed };
     this.#open.add(stream);
     stream.out.once('close', () => this.#open.delete(stream));
     request.raw.socket.once('close', () => stream.out.destroy());
-    if (this.#cancel === null) {
-      this.#checkedAt = this.#options.clock.now();
-      this.#seq = await this.#lastSeq();
-      this.#cancel ??= this.#later();
-    }
+    if (this.#cancel === null) await this.#startPolls(stream);
     // The client reads all records when it gets this event. The stream announces each later change, so the client
     // misses no change.
     stream.out.write(`retry: 2000\nid: ${this.#seq}\nevent: open\ndata: {}\n\n`);
     return stream.out;
+  }
+
+  async #startPolls({ out }: OpenStream): Promise<void> {
+    let seq: number;
+    try {
+      seq = await this.#lastSeq();
+    } catch (error) {
+      out.destroy(); // otherwise the stream would count until the client closes its connection
+      throw error;
+    }
+    // Another stream may have started the polls in the meantime. A later number would skip changes for its client.
+    if (this.#cancel !== null) return;
+    this.#seq = seq;
+    this.#checkedAt = this.#options.clock.now();
+    this.#cancel = this.#later();
   }
 
   close(): void {
@@ -156,15 +177,16 @@ class Streams {
     if (isDue) this.#checkedAt = now;
     for (const stream of this.#open) {
       const text = changes.filter((change) => isFor(stream, change)).map(asText);
-      if (isDue) text.push(': still here\n\n');
+      // A write to a stream that has just ended would destroy it before its client has read the last event.
+      if (isDue && stream.out.writable) text.push(': still here\n\n');
       if (text.length > 0) stream.out.write(text.join(''));
       if (stream.out.writableLength > mostBufferedBytes) stream.out.destroy();
     }
   }
 
   /**
-   * Ends each stream whose caller is no longer allowed to read it. A check that fails, for example without the
-   * database, also ends the stream.
+   * Ends each stream whose caller is no longer allowed to read it. Also ends a stream if the check itself fails, for
+   * example because the database is unavailable.
    */
   async #endRefused(): Promise<void> {
     await Promise.all(

@@ -41,17 +41,18 @@ interface EventTailRow {
   hash: string;
   /** Events up to this sequence number are from an earlier release and have no position in the chain. */
   unchained_seq: number;
-  /** Chained events up to this position were deleted after their retention period. */
+  /** The position of the last event that was deleted after its retention period; 0 if no chained event was deleted. */
   pruned_position: number;
   pruned_hash: string;
   pruned_at: number | null;
   /**
-   * The signed end of the deleted part (position and hash of its last event); null if the registry had no signing key.
+   * `pruned_position` and `pruned_hash` with a signature. Null if no chained event was deleted, or if the registry had
+   * no signing key.
    */
   pruned_note: string | null;
 }
 
-/** A signature over the end of the hash chain of events. It proves which events existed when it was signed. */
+/** A signature over the end of the hash chain of events. It proves which events existed at the time of signing. */
 interface EventCheckpointRow {
   position: number;
   signed_at: number;

@@ -17,9 +17,9 @@ interface PageSource<Row, Entry> {
 
 /**
  * Fills a page with entries, up to a maximum number of entries and characters. If the first entry alone exceeds the
- * maximum of characters, the page contains only this entry.
+ * maximum of characters, the page contains only this entry. If the last row fills a page, an empty page follows.
  * @param place the id after which the page begins
- * @returns the entries; `last` is the id of the last one, or null if no further entry follows
+ * @returns the entries, and as `last` the id of the last entry; `last` is null if no page follows
  */
 export async function fillPage<Row, Entry>(
   place: string,

@@ -17,7 +17,7 @@ const mostExports = 1000;
 /** Adds the route that exports merchants and keys in the format of an import. Each export is stored as an event. */
 export const exportRoutes: Routes = (app, context) => {
   const { database, clock } = context;
-  /** For each export (an author and a filter), the time at which its last page was read. */
+  /** The time at which the most recent page of each export was read. An author and a filter identify an export. */
   const running = new LRUCache<string, number>({ max: mostExports });
   app.get(
     '/exports',

@@ -1,3 +1,4 @@
+import { noKeyIn } from '../../rest/line.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
 import { keyEntrySchema, merchantEntrySchema } from '../imports/schema.js';
@@ -6,14 +7,15 @@ import { keyEntrySchema, merchantEntrySchema } from '../imports/schema.js';
 export const exportQuery = Type.Object({
   after: Type.Optional(
     Type.String({
-      pattern: /^(?:merchant|key):[A-Za-z0-9_-]{0,64}$/,
-      description: 'the value of "next" in the response with the previous page',
+      pattern: new RegExp(`${noKeyIn}(?:merchant|key):[A-Za-z0-9_-]{0,64}$`),
+      description: 'the place where the page begins: the value of "next" in the response with the previous page',
     }),
   ),
   until: Type.Optional(
     Type.String({
       pattern: /^[0-9]{1,15}$/,
-      description: 'the value of "revision" in the response with the first page',
+      description:
+        'a whole number: records created after this revision are omitted. For later pages, send the "revision" of the first page',
     }),
   ),
   merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),

@@ -6,8 +6,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * A gateway that is in the roster (the database's list of gateways), or that has an acknowledgement (confirmation of
- * changes) in the store.
+ * A gateway that is in the roster, or that has an acknowledgement in the store. The roster is the database's list of
+ * gateways that are allowed to use cached records. An acknowledgement is a gateway's confirmation of changes.
  */
 export interface KnownGateway {
   readonly instanceId: string;
@@ -15,21 +15,18 @@ export interface KnownGateway {
   readonly environment: Environment;
   /** The version of the gateway; null for a gateway of an earlier release, which does not report its version. */
   readonly version: string | null;
-  /**
-   * Start time of the gateway as ISO 8601. Null if the store has no acknowledgement (confirmation of changes) of this
-   * gateway.
-   */
+  /** Start time of the gateway as ISO 8601. Null if the store has no acknowledgement of this gateway. */
   readonly startedAt: string | null;
   /**
-   * Revision (number) of the newest change that the gateway has acknowledged since the store was last rewritten
-   * completely (since the current generation began). Null if it has acknowledged no change since then.
+   * Revision (number) of the newest change that the gateway has acknowledged in the current generation. A generation is
+   * a complete rewrite of the store. Null if the gateway has acknowledged no change in this generation.
    */
   readonly revision: number | null;
-  /** Whether the gateway is in the roster, the registry's list of gateways that are allowed to use cached records. */
+  /** Whether the gateway is in the roster. */
   readonly isEnrolled: boolean;
   /**
-   * Whether the gateway's acknowledgements (confirmations of changes) name a generation (a complete rewrite of the
-   * store). A gateway of an earlier release names no generation, so its acknowledgements are ignored.
+   * Whether the gateway's acknowledgements name a generation. A gateway of an earlier release names no generation, so
+   * its acknowledgements are ignored.
    */
   readonly namesGeneration: boolean;
   /** How long the gateway is allowed to use cached records after its last heartbeat, in milliseconds. */
@@ -41,10 +38,7 @@ export interface KnownGateway {
 /** All known gateways, and whether there could be unknown ones. */
 export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
-  /**
-   * False while a gateway outside the roster (the database's list of gateways) could use cached records, otherwise
-   * true.
-   */
+  /** False while a gateway outside the roster could use cached records; otherwise true. */
   readonly isComplete: boolean;
   /** When `isComplete` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly completeAt: number | null;
@@ -59,8 +53,8 @@ export interface GatewaySources {
 
 /**
  * Lists the gateways that could use cached records, and the newest change that each has acknowledged. Reads the
- * database first. A gateway that joins the roster (list of gateways) after this read can be missing here without harm,
- * because it reads every change that was published before it joined.
+ * database before the store. A gateway that joins the roster after the first read can be missing here. This does no
+ * harm, because the gateway reads every change that was published before it joined.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -97,10 +91,11 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it. If a gateway
- * has sealed an acknowledgement before, removes its unsealed ones: with a forged acknowledgement, a revocation would
- * count as in force too early. If all records are sealed, also removes the generation in an unsealed meta record (the
- * store's description).
+ * Removes unsealed (unauthenticated) data that should be sealed, because an attacker could have forged it:
+ *
+ * - The unsealed acknowledgement of a gateway that has sealed an acknowledgement before. With a forged acknowledgement,
+ *   a revocation would count as in force too early.
+ * - The generation in an unsealed meta record (the description of the store), if all records are sealed.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

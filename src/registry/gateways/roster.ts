@@ -1,5 +1,6 @@
 import { ulid } from 'ulid';
 import type { Selectable } from '../../database/kysely.js';
+import { noRecords } from '../projection/lease.js';
 import type { Projection } from '../projection/projection.js';
 import { readHistory } from '../projection/history.js';
 import type { History } from '../projection/history.js';
@@ -38,14 +39,15 @@ export interface RosterOptions {
 
 const everyMilliseconds = 250;
 /**
- * Maximum number of gateways that one update of the roster (list of gateways) adds, and also the maximum that it
- * removes. In practice, fewer gateways start at once.
+ * Maximum number of gateways that one update of the roster adds. The same maximum applies to the gateways that an
+ * update removes. In practice, fewer gateways start at once.
  */
 const mostAtOnce = 100;
 
 /**
- * Maintains the roster, the list of gateways that are allowed to use cached records. Stores and publishes a gateway's
- * row before it grants the gateway this permission. So the registry knows every such gateway, even if Redis loses data.
+ * Maintains the roster, the list of gateways that are allowed to use cached records. A gateway gets this permission
+ * with a grant. Before the first grant, the gateway's row is stored and published. So the registry knows every gateway
+ * that could use cached records, even if Redis loses data.
  *
  * Deletes the row when the gateway has left, or has sent no heartbeat for so long that its cached records have expired.
  * Only the process that writes to the store maintains the roster.
@@ -56,8 +58,8 @@ export class Roster {
   #isStopped = false;
   #cancelTimer: () => void = () => undefined;
   /**
-   * For each gateway, the heartbeat number in the last grant (permission to use cached records). After a reconnect (new
-   * epoch) to Redis, all grants are written again.
+   * For each gateway, the heartbeat number in its last grant. After a reconnect to Redis, which begins a new epoch, all
+   * grants are written again.
    */
   #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
 
@@ -65,7 +67,7 @@ export class Roster {
     this.#options = options;
   }
 
-  /** Updates the roster (the list of gateways) every 250 ms, until `stop()`. */
+  /** Updates the roster every 250 ms, until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
@@ -84,10 +86,7 @@ export class Roster {
     await this.#running;
   }
 
-  /**
-   * Adds new gateways, removes ended gateways, and renews the grants (permissions to use cached records) of all other
-   * gateways.
-   */
+  /** Adds new gateways, removes gateways that no longer use cached records, and renews the grants of all others. */
   async update(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
@@ -100,12 +99,12 @@ export class Roster {
       onWork();
       return;
     }
-    // Renews the lease (the right to write to the store) after reading the acknowledgements (confirmations) of
-    // gateways. If this process is then paused and loses the lease, its late grants name old heartbeats. A grant counts
-    // from the start of the heartbeat that it names, so a late grant prolongs the permission little or not at all.
+    // Renews the lease (the right to write to the store) after reading the gateways' acknowledgements. If this process
+    // is then paused and loses the lease, its late grants name old heartbeats. A grant counts from the start of the
+    // heartbeat that the grant names, so a late grant prolongs the permission little or not at all.
     if (!(await projection.lease.take())) return;
-    // Reads gateways' reports of inactive records (whose status denies requests) before writing grants (permissions to
-    // use cached records), because a gateway deletes its report when it gets a grant.
+    // Reads the gateways' reports before writing grants, because a gateway deletes its report when it gets a grant. A
+    // report lists inactive records (whose status denies requests).
     if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
     const over = rows.filter((row) => hasEnded(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
@@ -116,9 +115,8 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // Deletes the acknowledgements (confirmations) of ended gateways, except of gateways of an earlier release. A
-    // gateway of an earlier release uses records without a grant (permission), so only its acknowledgement shows that
-    // it exists.
+    // Deletes the acknowledgements of ended gateways, but not those of gateways of earlier releases. A gateway of an
+    // earlier release uses records without a grant, so only its acknowledgement shows that it exists.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -136,7 +134,8 @@ export class Roster {
   }
 
   /**
-   * Stores added and removed gateways, and which gateways now seal (authenticate) their messages, in one transaction.
+   * Inserts the rows of added gateways and deletes the rows of removed gateways. Also stores which gateways now seal
+   * (authenticate) their messages. Does all this in one transaction.
    * @returns false if another process now holds the lease (the right to write to the store)
    */
   async #write({
@@ -149,7 +148,7 @@ export class Roster {
     readonly sealing: readonly Row[];
   }): Promise<boolean> {
     const { projection, clock, logger, longestLifetimeMilliseconds } = this.#options;
-    const isKept = await projection.lease.finish({ names: [], revision: 0 }, async (transaction) => {
+    const isKept = await projection.lease.finish(noRecords, async (transaction) => {
       for (const { instance_id } of over) {
         await transaction.deleteFrom('gateways').where('instance_id', '=', instance_id).execute();
       }
@@ -157,9 +156,9 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // The added gateways get a new revision (number of a change), which is published. If an older backup of the
-      // database is restored, the store has a revision that the database lacks. This shows the registry that a backup
-      // was restored.
+      // The added gateways get a new revision (number of a change), which is published in the store. If an older backup
+      // of the database is restored later, the database lacks this revision but the store has it. This shows the
+      // registry that a backup was restored.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))
@@ -213,7 +212,8 @@ export class Roster {
 
 /**
  * Returns true if a gateway no longer uses cached records: it has announced that it stops, or has sent no heartbeat for
- * as long as it is allowed to use them. Silence counts only if the registry has read all messages (`isFresh`).
+ * as long as it is allowed to use cached records. Redis's invalidation messages report the heartbeats. So silence
+ * counts only if the registry has handled all of these messages (`isFresh`).
  */
 function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGateways): boolean {
   if (seen === undefined) return false;
@@ -222,9 +222,9 @@ function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGate
 }
 
 /**
- * Returns true if a gateway has to be added to the roster (the list of gateways): its acknowledgement names the current
- * generation (complete rewrite of the store), and it is not leaving. Also true for a gateway of an earlier release,
- * which names no generation: it uses records even without a grant (permission).
+ * Returns true if a gateway has to be added to the roster: it is not leaving, and its acknowledgement names the current
+ * generation (complete rewrite of the store). Also true if the acknowledgement names no generation: a gateway of an
+ * earlier release uses records even without a grant.
  */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;

@@ -14,8 +14,8 @@ const gatewaySchema = Type.Object({
   /** Start time of the gateway; null if the store has no acknowledgement (confirmation of changes) of this gateway. */
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
   /**
-   * Revision (number) of the newest change that the gateway has acknowledged since the store was last rewritten
-   * completely (since the current generation began). Null if it has acknowledged no change since then.
+   * Revision (number) of the newest change that the gateway has acknowledged since the last complete rewrite of the
+   * store. Null if the gateway has acknowledged no change since then.
    */
   revision: Type.Union([Type.Integer(), Type.Null()]),
   /** Whether the gateway is in the roster, the registry's list of gateways that are allowed to use cached records. */

@@ -23,8 +23,8 @@ export interface CheckedEntries {
 
 /**
  * Checks each entry of an import: by itself, against earlier entries, and against the database.
- * @param expected ids of merchants in earlier batches, which perhaps are not imported yet. Keys are allowed to refer to
- * these merchants
+ * @param expected ids of merchants in earlier batches. Keys are allowed to refer to these merchants, even if the
+ * merchants are not imported yet
  */
 export async function checkEntries(
   { database, resources }: Pick<RegistryContext, 'database' | 'resources'>,

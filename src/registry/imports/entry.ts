@@ -7,17 +7,13 @@ import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { latestExpiry } from '../keys/expiry.js';
 import { permissionProblem } from '../keys/permission-problem.js';
 import { acceptAllowlists } from '../merchants/allowlists.js';
+import type { MerchantSettings } from '../merchants/repository.js';
 import { keyEntrySchema, merchantEntrySchema } from './schema.js';
 
 /** A merchant to import, in canonical form. */
-export interface MerchantEntry {
+export interface MerchantEntry extends MerchantSettings {
   readonly type: 'merchant';
   readonly merchantId: string;
-  readonly name: string;
-  readonly status: string;
-  readonly goLive: boolean;
-  readonly ipAllowlist: readonly string[] | null;
-  readonly originAllowlist: readonly string[] | null;
 }
 
 /** A key to import, in canonical form: lower-case lookup id (hash of the key), no duplicate permissions. */

@@ -3,7 +3,7 @@ import type { Author } from '../events/author.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
 import type { NewEvent } from '../events/repository.js';
-import { toMerchant } from '../merchants/repository.js';
+import { settingColumns, toMerchant } from '../merchants/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import { checkEntries, type EntryProblem } from './check-entries.js';
 import type { KeyEntry, MerchantEntry } from './entry.js';
@@ -73,10 +73,9 @@ function asProblem({ index, path, message }: EntryProblem) {
 
 async function addMerchants(change: Change, merchants: readonly MerchantEntry[]): Promise<NewEvent[]> {
   if (merchants.length === 0) return [];
-  const rows = merchants.map(({ merchantId, name, status, goLive, ipAllowlist, originAllowlist }) => ({
-    ...{ id: merchantId, name, status, go_live: goLive ? 1 : 0 },
-    ip_allowlist: ipAllowlist === null ? null : JSON.stringify(ipAllowlist),
-    origin_allowlist: originAllowlist === null ? null : JSON.stringify(originAllowlist),
+  const rows = merchants.map((merchant) => ({
+    id: merchant.merchantId,
+    ...settingColumns(merchant),
     ...stamps(change),
   }));
   await change.transaction.insertInto('merchants').values(rows).execute();
@@ -87,8 +86,8 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 
 /**
  * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
- * The event does not contain the keys' states. The imported state of a key is `before` in the next event about this
- * key. Without such an event, it is the key's current state.
+ * The event does not contain the states of the keys. The imported state of a key is `before` in the next event about
+ * the key. If no further event exists, the key still has the imported state.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];

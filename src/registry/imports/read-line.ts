@@ -1,5 +1,5 @@
 import type { Problem } from '../../rest/envelope.js';
-import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
+import { deepestLevel, type JsonProblem, parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { readEntry, type Entry } from './entry.js';
 
@@ -15,6 +15,15 @@ export interface ReadLine {
   readonly entry: Entry;
 }
 
+// The messages do not name the field, because its name could be an API key.
+const jsonMessages: Readonly<Record<JsonProblem, string>> = {
+  invalid: 'is not valid JSON',
+  'repeated-name': 'has two fields with the same name',
+  'forbidden-name': 'has a field with the name __proto__, which is not allowed',
+  'too-deep': `is nested more than ${deepestLevel} levels deep`,
+  'too-precise': 'has a number with more digits than can be stored exactly',
+};
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -29,14 +38,7 @@ export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
     const entry = readEntry(value);
     return 'type' in entry ? { value: value as object, entry } : entry;
   } catch (error) {
-    if (error instanceof StrictJsonError)
-      return [
-        {
-          path: '',
-          message:
-            'is not valid JSON, names a field twice, has a field __proto__, is nested too deep, or has a number with too many digits',
-        },
-      ];
+    if (error instanceof StrictJsonError) return [{ path: '', message: jsonMessages[error.problem] }];
     if (error instanceof TypeError) return [{ path: '', message: 'is not valid UTF-8' }];
     throw error;
   }

@@ -2,15 +2,17 @@ import { success } from '../../rest/envelope.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { ProjectionWait } from '../propagation.js';
 import { authorOf } from '../administrators/request-author.js';
+import { readHistory } from '../projection/history.js';
 import type { Routes } from '../routes.js';
 import { checkEntries } from './check-entries.js';
 import { importEntries } from './import-entries.js';
 import { checkBody, checkedSchema, importBodies, importBody, importedSchema } from './schema.js';
 
 /**
- * Adds the routes that import merchants, and keys by their hashes, in batches. A response waits until the records are
- * in the store, or until a timeout. It does not wait for gateways, because their caches have no older version of the
- * new records. The wait throttles large imports, so the outbox (records to write to the store) stays short.
+ * Adds the routes that check and import merchants and keys in batches. Keys are imported as hashes. The response to an
+ * import waits until the records are in the store, or until a timeout. This wait throttles large imports, so the outbox
+ * (records to write to the store) stays short. The response does not wait for gateways, because their caches have no
+ * older version of the new records.
  */
 export function importRoutes(untilProjected: ProjectionWait): Routes {
   return (app, context) => {
@@ -45,12 +47,15 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
             body: importBodies.import,
             data: importedSchema,
           },
-          access: { permission: 'records:import' },
+          access: { permission: 'records:import', isProven: true },
         },
       },
       async (request, reply) => {
         const imported = await importEntries(context, authorOf(request), request.body.entries);
-        const projected = imported.revision === null || (await untilProjected(imported.revision));
+        // Existing entries may come from an import that is not in the store yet. So if the import creates nothing, the
+        // response waits for all changes so far.
+        const revision = imported.revision ?? (await readHistory(context.database)).revision;
+        const projected = await untilProjected(revision);
         reply.code(projected ? 200 : 202);
         return success('Imported', { ...imported, projected });
       },

@@ -96,8 +96,8 @@ export const importedSchema = Type.Object({
   /** Revision (number) of the change; null if all entries were already present. */
   revision: Type.Union([Type.Null(), Type.Integer()]),
   /**
-   * False if the change is in the database but not yet in the store from which gateways read. It will be written there
-   * as soon as possible.
+   * False if some of the entries, created or present, might not yet be in the store from which gateways read. The
+   * registry writes them to the store as soon as possible.
    */
   projected: Type.Boolean(),
 });

@@ -3,7 +3,8 @@ import { parseDateTime } from '../../rest/moment.js';
 
 const milliseconds: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 /**
- * The latest expiry: the end of the year 9999, which many systems use for "never". Later dates have no four-digit year.
+ * The latest possible expiry, in milliseconds since 1970: the end of the year 9999, which many systems use for "never".
+ * Later dates have no four-digit year.
  */
 export const latestExpiry = Date.UTC(10_000, 0, 1) - 1;
 
@@ -18,7 +19,7 @@ export interface Expiry {
 
 /**
  * Parses the requested expiry of a key.
- * @returns milliseconds since 1970, null if the key never expires, or the problem
+ * @returns the expiry in milliseconds since 1970; null if the request has no expiry; or the problem with the request
  */
 export function expiryIn({ expiresAt, expiresIn }: Expiry, now: number): number | null | Problem {
   if (expiresAt !== undefined && expiresIn !== undefined) {

@@ -5,10 +5,14 @@ import { makeChange, type Change } from '../change.js';
 import { beforeFirstReset } from '../events/repository.js';
 import { findMerchant } from '../merchants/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
+import { settle } from '../restores/settle.js';
 import { expiryIn, type Expiry } from './expiry.js';
 import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
+
+/** Maximum number of a merchant's valid keys of one environment up to which its members can create others. */
+const mostKeys = 1000;
 
 /** A new key with its secret (`key`), which is returned only when the key is created. */
 export interface CreatedKey extends ApiKey {
@@ -28,6 +32,7 @@ export function createKey(
   return makeChange(context, author, async (change) => {
     await findMerchant(change.transaction, merchantId);
     const expires_at = acceptExpiry(expiry, change.now);
+    await requireRoom(change, author, { merchant_id: merchantId, environment });
     const grant = { merchant_id: merchantId, environment, permissions, label: label ?? null, expires_at };
     const { key, row } = await addKey(context, change, grant);
     const after = toApiKey(row);
@@ -37,8 +42,8 @@ export function createKey(
 }
 
 /**
- * A revoked key, and the revision (number of a change) that gateways have to acknowledge. Each revocation gets a new
- * revision. If the key was already revoked, the key itself keeps its earlier revision.
+ * A revoked key, and as `revision` the number of the change that gateways have to acknowledge. Each request gets a new
+ * revision. If the key was already revoked, `key.revision` is still the revision of an earlier change.
  */
 export interface Revocation {
   readonly key: ApiKey;
@@ -55,9 +60,11 @@ export function revokeKey(context: RegistryContext, author: Author, keyId: strin
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // Returns a new revision (number of this change), which gateways must acknowledge. If the store lost the first
-    // revocation, gateways could have read an older record after they acknowledged the revocation.
-    if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
+    const wasHeldBack = await settle(change, keyId);
+    // Returns the new revision, because gateways must acknowledge this change too. If the store lost the first
+    // revocation, gateways could have read an older, active record after they acknowledged that revocation.
+    if (row.status === 'REVOKED' && !wasHeldBack)
+      return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
     return { result: { key: after, revision }, changed: { events: [event], records } };
@@ -84,8 +91,12 @@ export function resetKey(
     const { merchant_id, environment, permissions, label } = old;
     // By default, the new key inherits the expiry of the old key: a reset must not make a temporary key permanent.
     const expires_at = acceptExpiry(expiry, now) ?? (await ownExpiryOf(change, old));
+    // Without a grace period, the number of valid keys stays the same. So a merchant at the maximum can still replace a
+    // leaked key.
+    if (graceSeconds > 0) await requireRoom(change, author, old);
     const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
     const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);
+    await settle(change, keyId);
     const ended = await endKey(change, keyId, graceSeconds === 0 ? { status: 'REVOKED' } : { expires_at: graceEnds });
     const [before, replaces, after] = [toApiKey(old), toApiKey(ended), toApiKey(row)];
     const events = [
@@ -97,13 +108,39 @@ export function resetKey(
 }
 
 /**
- * Returns the expiry that a key had before its first reset. The key's current expiry could be the end of the grace
- * period of a reset.
+ * Returns the expiry that a key had before its first reset, in milliseconds since 1970; null if the key never expires.
+ * The current expiry does not show this, because it could be the end of the grace period of a reset.
  */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);
   if (before === null) return expires_at;
   return typeof before.expiresAt === 'string' ? Date.parse(before.expiresAt) : null;
+}
+
+/**
+ * Requires that the merchant has fewer valid keys than its members can create. Administrators of the platform can
+ * exceed this maximum.
+ * @throws Refusal
+ */
+async function requireRoom(
+  { transaction, now }: Change,
+  { memberOf }: Author,
+  { merchant_id, environment }: Pick<StoredKey, 'merchant_id' | 'environment'>,
+): Promise<void> {
+  if (memberOf === undefined) return;
+  const { total } = await transaction
+    .selectFrom('api_keys')
+    .select((it) => it.fn.countAll<number>().as('total'))
+    .where('merchant_id', '=', merchant_id)
+    .where('environment', '=', environment)
+    .where('status', '=', 'ACTIVE')
+    .where((it) => it.or([it('expires_at', 'is', null), it('expires_at', '>', now)]))
+    .executeTakeFirstOrThrow();
+  if (total < mostKeys) return;
+  throw new Refusal(
+    409,
+    `The merchant has ${total} valid ${environment} keys, and its members can create up to ${mostKeys}: revoke keys that are not needed any more`,
+  );
 }
 
 async function addKey(

@@ -58,9 +58,9 @@ export async function toListedKeys(database: RegistryDatabase, rows: readonly St
 }
 
 /**
- * Returns the names of the creators of one merchant's keys. The map has the creator of a key under the key's id. For
- * imported keys, it has the creator under the revision (number of the change), because an import stores one event for
- * many keys.
+ * Returns the names of the creators of one merchant's keys. The map contains the creator of a created key under the id
+ * of the key. It contains the creator of imported keys under the revision (number of the change) of the import, because
+ * an import stores one event for many keys.
  */
 async function creatorsOf(
   database: RegistryDatabase,

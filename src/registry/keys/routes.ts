@@ -101,8 +101,8 @@ export const keyRoutes: Routes = (app, context) => {
 };
 
 /**
- * Rejects a request body with content. A revocation has no options, so a client that sends one expects an effect that
- * the request does not have.
+ * Rejects a request body with content. A revocation has no options, so a client that sends options expects an effect
+ * that the request does not have.
  */
 function refuseContent(body: unknown): void {
   if (body === undefined || body === null) return;

@@ -24,7 +24,7 @@ const expiresIn = Type.String({
   description: 'a number of seconds, minutes, hours or days, such as 30m, 12h or 90d',
 });
 
-/** Fields of a key that requests and imports share. */
+/** The fields of a key that occur both in requests and in imports. */
 export const keyFields = { environment, permissions, expiresAt, label: keylessLine(100) };
 
 /** The body of `POST /merchants/:id/keys`. */
@@ -99,7 +99,7 @@ export const listedKeySchema = Type.Object({
   lastUse: Type.Optional(lastUse),
 });
 
-/** A new key. Only the response to its creation (by a request for a new key, or by a reset) contains the key itself. */
+/** A new key. Only the responses to requests that create or reset a key contain the key itself (`key`). */
 export const createdKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
 
 /** The response to a reset: the new key, and the key that it replaces. */

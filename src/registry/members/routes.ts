@@ -3,7 +3,8 @@ import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { type Access, recordingRefusals } from '../administrators/access.js';
+import { type Access, requireProof } from '../administrators/access.js';
+import { recordingRefusals } from '../administrators/recorded-refusals.js';
 import type { Attempts } from '../administrators/attempts.js';
 import {
   changeAdministrator,
@@ -12,7 +13,7 @@ import {
   listAdministrators,
 } from '../administrators/repository.js';
 import { authorOf, callerOf } from '../administrators/request-author.js';
-import type { Administrator } from '../administrators/schema.js';
+import { type Administrator, givesRights } from '../administrators/schema.js';
 import { consoleOff, createMemberLink } from '../console/links.js';
 import { linkSchema } from '../console/schema.js';
 import { idIn } from '../fields.js';
@@ -68,8 +69,11 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
         const { id: merchantId } = await findMerchant(database, idIn(request.params, 'Merchant'));
         const { name, role } = request.body;
         const given = { name, roles: [role], merchantId };
+        const member = await recordingRefusals(request, attempts, () =>
+          createAdministrator(context, authorOf(request), given),
+        );
         reply.code(201);
-        return success('Member added', toMember(await createAdministrator(context, authorOf(request), given)));
+        return success('Member added', toMember(member));
       },
     );
 
@@ -93,6 +97,7 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
             [],
             'own_role',
           );
+        if (givesRights(request.body)) await requireProof(request, { attempts, clock: context.clock });
         const { role, status, version } = request.body;
         const changes = {
           ...(role === undefined ? {} : { roles: [role] }),

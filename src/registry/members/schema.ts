@@ -32,7 +32,8 @@ export const membersQuery = Type.Object({
 export const newMemberBody = Type.Object({
   name: Type.String({
     pattern: actorForm,
-    description: 'a name of 1 to 64 letters, digits and . _ @ : + -, such as ada@example.com',
+    description:
+      'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, such as ada@example.com',
     examples: ['ada@example.com'],
   }),
   role,

@@ -6,7 +6,10 @@ interface Range {
   readonly family: 4 | 6;
   readonly first: bigint;
   readonly last: bigint;
-  /** Canonical form: host bits are zero, an IPv4-mapped address is IPv4, and a single address has no prefix length. */
+  /**
+   * Canonical form: host bits are zero, an IPv4-mapped address is written as IPv4, and a single address has no prefix
+   * length.
+   */
   readonly text: string;
 }
 
@@ -87,7 +90,10 @@ function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   return covered > largestSize[family];
 }
 
-/** Settings that a request must confirm explicitly, because they are usually mistakes. */
+/**
+ * The words with which a request confirms unusual settings. These settings need confirmation, because they are usually
+ * mistakes.
+ */
 export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
 
 /** An entry or list that is probably a mistake, so the request must confirm it. */

@@ -5,8 +5,8 @@ import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
 /**
- * Maximum length of a host in DNS, without the trailing dot. Gateways themselves reject only entries of more than 512
- * characters.
+ * Maximum length of a host in DNS, without the trailing dot. The registry has to check this maximum, because gateways
+ * accept entries of up to 512 characters.
  */
 const longestHost = 253;
 const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };

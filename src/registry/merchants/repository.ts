@@ -4,9 +4,10 @@ import type { Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange } from '../change.js';
-import { hasPart, statusTimeOf } from '../fields.js';
+import { hasPart, listIn, statusTimeOf } from '../fields.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { settle } from '../restores/settle.js';
 import type { RegistryTables } from '../tables.js';
 import { acceptAllowlists } from './allowlists.js';
 import type { Merchant, MerchantChanges, NewMerchant } from './schema.js';
@@ -16,7 +17,7 @@ export interface MerchantFilter {
   /** Part of the name, case-insensitive. */
   readonly name?: string | undefined;
   readonly status?: string | undefined;
-  /** If set, lists only the merchant with this id; null: no limit. */
+  /** The id of the only merchant to list; null or undefined: all merchants. */
   readonly id?: string | null;
 }
 
@@ -67,14 +68,16 @@ export function createMerchant(
 ): Promise<Merchant> {
   const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
   const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
-  const settings: Settings = { name, status, goLive, ipAllowlist, originAllowlist };
+  const settings: MerchantSettings = { name, status, goLive, ipAllowlist, originAllowlist };
   return makeChange(context, author, async (change) => {
     const { transaction, revision, now } = change;
     const rule = goLive ? 'goLive' : null;
+    const id = newId('m', now, context.random);
     const proposal = {
       change: 'merchant.create',
       merchantId: '',
       subject: null,
+      created: id,
       before: null,
       after: settings,
     } as const;
@@ -82,8 +85,8 @@ export function createMerchant(
     const row = await transaction
       .insertInto('merchants')
       .values({
-        id: newId('m', now, context.random),
-        ...columnsOf(settings),
+        id,
+        ...settingColumns(settings),
         ...{ created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: now },
       })
       .returningAll()
@@ -101,8 +104,8 @@ export function createMerchant(
 }
 
 /**
- * A merchant, and the revision (number of a change) that gateways have to acknowledge. Each request gets a new
- * revision. If no field has changed, the merchant itself keeps its earlier revision.
+ * A merchant, and as `revision` the number of the change that gateways have to acknowledge. Each request gets a new
+ * revision. If no field has changed, `merchant.revision` is still the revision of an earlier change.
  */
 export interface MerchantChange {
   readonly merchant: Merchant;
@@ -110,8 +113,8 @@ export interface MerchantChange {
 }
 
 /**
- * Changes fields of a merchant. If no field differs, writes the record to the gateways' store nevertheless. An operator
- * could repeat a suspension because a gateway has not applied the first one.
+ * Changes fields of a merchant. Writes the record to the gateways' store even if all fields have the stored values
+ * already: an operator could repeat a suspension because a gateway has not applied the first one.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
  * @throws ApprovalNeeded if the merchant would go live, and the approval rules require approval for this
  */
@@ -122,7 +125,7 @@ export function changeMerchant(
   { confirm, revision: expected, ...given }: MerchantChanges,
   guard: Guard = unguarded,
 ): Promise<MerchantChange> {
-  const changes: Partial<Settings> = { ...given, ...acceptAllowlists(given, confirm) };
+  const changes: Partial<MerchantSettings> = { ...given, ...acceptAllowlists(given, confirm) };
   return makeChange<MerchantChange>(context, author, async (change) => {
     const { transaction, revision, now } = change;
     const before = await findMerchant(transaction, id);
@@ -138,19 +141,24 @@ export function changeMerchant(
     const proposal = { change: 'merchant.change', merchantId: id, subject: id, ...shown } as const;
     const goesLive = names.includes('goLive') && changes.goLive === true;
     const more = await guard(change, { ...proposal, rule: goesLive ? 'goLive' : null });
-    if (names.length === 0) return { result: { merchant: before, revision }, changed: { events: more, records } };
+    const decides = changes.status !== undefined || changes.goLive !== undefined;
+    const wasHeldBack = decides && (await settle(change, id));
+    if (names.length === 0 && !wasHeldBack)
+      return { result: { merchant: before, revision }, changed: { events: more, records } };
 
     const row = await transaction
       .updateTable('merchants')
       .set({
-        ...columnsOf({ ...before, ...changes }),
+        ...settingColumns({ ...before, ...changes }),
         ...{ revision, updated_at: now, ...(names.includes('status') ? { status_changed_at: now } : {}) },
       })
       .where('id', '=', id)
       .returningAll()
       .executeTakeFirstOrThrow();
     const merchant = toMerchant(row);
-    const [was, is] = [only(before, names), only(merchant, names)];
+    // A decision to keep a held-back merchant as it is changes no setting, but is an event too.
+    const noted = names.length > 0 ? names : settingNames.filter((name) => changes[name] !== undefined);
+    const [was, is] = [only(before, noted), only(merchant, noted)];
     const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;
     return { result: { merchant, revision }, changed: { events: [event, ...more], records } };
   });
@@ -158,7 +166,8 @@ export function changeMerchant(
 
 const settingNames = ['name', 'status', 'goLive', 'ipAllowlist', 'originAllowlist'] as const;
 
-interface Settings {
+/** The fields of a merchant that clients set. */
+export interface MerchantSettings {
   readonly name: string;
   readonly status: string;
   readonly goLive: boolean;
@@ -166,7 +175,8 @@ interface Settings {
   readonly originAllowlist: readonly string[] | null;
 }
 
-function columnsOf({ name, status, goLive, ipAllowlist, originAllowlist }: Settings) {
+/** Returns the columns of a merchant's settings. */
+export function settingColumns({ name, status, goLive, ipAllowlist, originAllowlist }: MerchantSettings) {
   return {
     name,
     status,
@@ -180,7 +190,7 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-function only(merchant: Settings, names: readonly (keyof Settings)[]): object {
+function only(merchant: MerchantSettings, names: readonly (keyof MerchantSettings)[]): object {
   return Object.fromEntries(names.map((name) => [name, merchant[name]]));
 }
 
@@ -198,8 +208,4 @@ export function toMerchant(row: Selectable<RegistryTables['merchants']>): Mercha
     updatedAt: new Date(row.updated_at).toISOString(),
     statusChangedAt: statusTimeOf(row),
   };
-}
-
-function listIn(text: string | null): string[] | null {
-  return text === null ? null : (JSON.parse(text) as string[]);
 }

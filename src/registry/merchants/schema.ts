@@ -15,7 +15,7 @@ const statusWord = Type.String({
 const goLive = Type.Boolean({ description: 'true or false' });
 const confirm = Type.Array(Type.Enum([...confirmations]), {
   maxItems: confirmations.length,
-  description: `a list of ${confirmations.join(', ')}`,
+  description: `a list with any of ${confirmations.join(', ')}`,
 });
 
 function allowlist(entries: string) {
@@ -27,7 +27,7 @@ function allowlist(entries: string) {
 const ipAllowlist = allowlist('IP addresses and CIDRs');
 const originAllowlist = allowlist('hosts');
 
-/** Fields of a merchant that requests and imports share. */
+/** The fields of a merchant that occur both in requests and in imports. */
 export const merchantFields = { name, status: statusWord, goLive, ipAllowlist, originAllowlist, confirm };
 
 /** The body of `POST /merchants`. */

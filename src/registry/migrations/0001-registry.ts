@@ -2,8 +2,9 @@ import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../..
 import { addSequence } from '../../database/dialects.js';
 
 /**
- * Tables for merchants, keys, events, the outbox (records to write to the store that gateways read), and the revision
- * (number of the newest change). Also a table for the projector, the process that writes to the store.
+ * Tables for merchants, keys, events, the outbox, the revision and the projector. The projector is the process that
+ * writes records to the store from which gateways read. The outbox lists the records to write. The revision is the
+ * number of the newest change.
  */
 export const registry: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

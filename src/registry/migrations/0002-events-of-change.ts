@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * An index to find the event of a key's import by merchant and revision (number of the change), because a merchant can
- * have many events.
+ * An index of events by merchant and revision (number of the change). With this index, the event that recorded the
+ * import of a key is found quickly, even if the merchant has many events.
  */
 export const eventsOfChange: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

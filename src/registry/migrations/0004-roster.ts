@@ -1,14 +1,16 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
-import { addSequence } from '../../database/dialects.js';
+import { addSequence, lockTables } from '../../database/dialects.js';
 
 /**
- * Tables and columns for the roster (list of gateways that are allowed to use cached records). Also for the state of
- * the gateways' store at its last comparison with the database, and for records that a restore from a backup could have
- * reactivated.
+ * The table `gateways` is the roster, the list of gateways that are allowed to use cached records. `restores` lists the
+ * restores of the database from a backup. `held_back` lists records that a restore could have reactivated. New columns
+ * store the names of changes, and the state of the gateways' store at its last comparison with the database.
  */
 export const roster: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
+    // Changes lock these tables too. So this migration and the next ones take all their locks here, at once.
+    await lockTables(database, ['revision', 'outbox', 'merchants', 'api_keys', 'events']);
     await addSequence(database, schema.createTable('restores'), 'seq')
       .addColumn('found_at', 'bigint', (column) => column.notNull())
       .addColumn('newest_at', 'bigint')

@@ -2,7 +2,8 @@ import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
  * Columns for seals. `sealed_by` has the ids of the secrets with which records in the gateways' store are sealed
- * (authenticated). `seals` says whether a gateway seals its acknowledgements.
+ * (authenticated). `sealed_change` names the published change for which `sealed_by` is valid. `seals` says whether a
+ * gateway seals its acknowledgements.
  */
 export const seals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

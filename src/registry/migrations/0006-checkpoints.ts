@@ -2,8 +2,9 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Tables for the checkpoints (signed states) of access logs: the keys of gateways, the runs (a run is the log of one
- * gateway process), and the append-only list of signed checkpoints.
+ * Tables for checkpoints, the signed states of access logs. They contain the keys of gateways, the runs, the
+ * append-only list of signed checkpoints with its Merkle tree, and the findings. A run is the log of one gateway
+ * process. A finding is a reported problem.
  */
 export const checkpoints: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A column for the time of the last status change of a key or merchant; null if unknown. For a record with a status
- * that denies requests, the time is taken from the newest event that set this status.
+ * A column for the time of the last status change of a key or merchant. Null if this time is not known. If the status
+ * of an existing record denies requests, the time is taken from the newest event that set this status.
  */
 export const statusChanges: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

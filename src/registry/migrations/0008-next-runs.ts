@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A larger index of the runs that could be reported as silent (a run is the log of one gateway process). It now
- * includes a run that ended and announced a next run: such a run is reported if the next run does not arrive. Runs that
+ * A larger index of the runs that could be reported as silent. A run is the log of one gateway process. The index now
+ * includes ended runs that announced a next run: such a run is reported if the next run does not arrive. Runs that
  * ended before this migration are not reported.
  */
 export const nextRuns: Migration = {

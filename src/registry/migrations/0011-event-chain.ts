@@ -3,8 +3,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
  * Tables and triggers for the hash chain of events. Each hash covers the event and the previous hash; the newest hash
- * is signed. Events of earlier releases are not in the chain. Triggers reject updates of all events, and deletions of
- * chained events beyond `pruned_position`.
+ * is signed. Events of earlier releases are not in the chain. Triggers reject updates of all events. They also reject
+ * deletions of chained events after `pruned_position`, the position up to which the registry deletes old events.
  */
 export const eventChain: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

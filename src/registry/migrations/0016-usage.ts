@@ -1,8 +1,9 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Tables for the usage (requests that gateways have counted). The primary keys of counts begin with the time, because
- * old counts are deleted by time. Their other indexes begin with the merchant, because counts are read by merchant.
+ * Tables for the usage (requests that gateways have counted). The primary keys of hourly and daily counts begin with
+ * the time, because old counts are deleted by time. Their other indexes begin with the merchant, because counts are
+ * read by merchant.
  */
 export const usage: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -18,6 +18,8 @@ import { unusualUse } from './0017-unusual-use.js';
 import { eventRights } from './0019-event-rights.js';
 import { console } from './0020-console.js';
 import { search } from './0021-search.js';
+import { issuers } from './0022-issuers.js';
+import { credentials } from './0023-credentials.js';
 
 /**
  * The registry's migrations, oldest first. A released migration never changes, because databases have already applied
@@ -43,4 +45,6 @@ export const migrations: Migrations = {
   '0019-event-rights': eventRights,
   '0020-console': console,
   '0021-search': search,
+  '0022-issuers': issuers,
+  '0023-credentials': credentials,
 };

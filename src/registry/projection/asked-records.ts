@@ -15,7 +15,7 @@ export interface RequestedRecordsOptions {
 
 /**
  * Result of a step. `more`: further requests could be pending; `idle`: no requests are pending; `lost`: another process
- * now writes to the store.
+ * now writes to the store, or the store is no longer in its recorded state.
  */
 export type ReplyStep = 'more' | 'idle' | 'lost';
 
@@ -25,9 +25,9 @@ export type ReplyStep = 'more' | 'idle' | 'lost';
 const mostAtOnce = 500;
 
 /**
- * Handles requests of gateways for records that are missing in the store. If the database has the record, writes it and
- * its merchant to the store. Otherwise replies that the record does not exist: a gateway rejects a key as invalid only
- * after such a reply.
+ * Handles requests of gateways for records that are missing in the store. If the database has the record, writes the
+ * record to the store, and for a key also the record of the merchant. Otherwise replies that the record does not exist:
+ * a gateway rejects a key as invalid only after such a reply.
  */
 export class RequestedRecords {
   readonly #options: RequestedRecordsOptions;
@@ -38,8 +38,8 @@ export class RequestedRecords {
 
   /**
    * Replies to one batch of requests. Call this while the store has all records.
-   * @param restore writes these records to the store, as they were at the given revision (number of a change); returns
-   * false if another process now writes to the store
+   * @param restore writes records to the store, as they were at the given revision (number of a change). Returns false
+   * if another process now writes to the store, or if the store is no longer in its recorded state
    */
   async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;

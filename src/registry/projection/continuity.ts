@@ -1,6 +1,6 @@
 import type { RecordsStore, StoredMeta, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { changeOf, databaseName, hasGeneration, type History, generationIn } from './history.js';
+import { changeOf, databaseName, hasGeneration, type History, generationIn, unnamedChange } from './history.js';
 import { unknownStoreNames } from './pages.js';
 
 /** Dependencies of Continuity. */
@@ -9,16 +9,16 @@ export interface ContinuityOptions {
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
   /**
-   * Resolves after the time that connected gateways need to report the inactive records (whose status denies requests)
-   * that they know. Default: resolves at once.
+   * Resolves after the time that connected gateways need to report the inactive records that they know. Inactive
+   * records are those whose status denies requests. Default: resolves at once.
    */
   readonly untilReported?: () => Promise<void>;
 }
 
 /**
- * The generation (id of a complete rewrite of the store) and the revision (number of a change) that a gateway's message
- * names. The message proves that this change was made. If the database lacks it, the database was restored from a
- * backup.
+ * The generation and the revision that a gateway's message names. A generation is a complete rewrite of the store and
+ * has an id. A revision is the number of a change. The message proves that the change was made. If the database lacks
+ * the change, the database was restored from a backup.
  */
 interface Claim {
   readonly generation?: string | undefined;
@@ -27,21 +27,24 @@ interface Claim {
 
 /** What might have been lost when the store differs from the state that the database has recorded. */
 export interface Loss {
-  /** The highest revision (number of a change) that the store, a gateway or this process knows. */
+  /** The highest revision that the store, a gateway or this process knows. */
   readonly known: number;
   /**
-   * Whether the database certainly lacks changes. The store, a gateway or this process knows them, so the database was
-   * restored from a backup.
+   * Whether the database certainly lacks changes, because the store, a gateway or this process knows changes that the
+   * database does not have. If true, the database was restored from a backup.
    */
   readonly isBehind: boolean;
-  /** Whether the database could lack changes. False if it certainly has all changes. */
+  /**
+   * Whether the database could lack changes. Before the first change of the current generation has been announced to
+   * gateways, this is true only if `isBehind` is true.
+   */
   readonly isUnverified: boolean;
   /** Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * Time after the rebuild (rewrite of the store) in which no change counts as in force. During this time, a gateway
-   * could use old records if it is missing in the roster (the database's list of gateways), or if it reads from a Redis
-   * server that a failover has replaced.
+   * How long after the rebuild (rewrite of the store) no change counts as in force. During this time, a gateway that is
+   * missing in the roster could use old records. The same is true for a gateway that reads from a Redis server which a
+   * failover has replaced.
    */
   readonly waitMilliseconds: number;
 }
@@ -55,8 +58,8 @@ export class Continuity {
   /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
   /**
-   * The generation (complete rewrite of the store) whose rebuild this process has begun but not completed. Null without
-   * such a rebuild, or if a gateway might have been unknown when the rebuild began.
+   * The generation whose rebuild this process has begun but not completed; null if there is no such generation. Also
+   * null if a gateway might have been unknown when the rebuild began.
    */
   #accountedIn: string | null = null;
 
@@ -71,9 +74,17 @@ export class Continuity {
   }
 
   /**
-   * Remembers the start of a generation (complete rewrite of the store). If all gateways were known at that time, all
-   * gateways are known after a failed rebuild too, because no gateway can join the roster (list of gateways) before a
-   * rebuild is complete.
+   * Forgets what this process saw while it last wrote to the store. Call this if another process has written since:
+   * what happened meanwhile to the store and to the database is unknown.
+   */
+  left(): void {
+    this.#last = null;
+    this.#accountedIn = null;
+  }
+
+  /**
+   * Remembers the start of a generation. No gateway can join the roster before a rebuild is complete. So if all
+   * gateways were known at the start, all gateways are known after a failed rebuild too.
    */
   begun(generation: string, { isAccounted }: Loss): void {
     this.#accountedIn = isAccounted ? generation : null;
@@ -99,9 +110,9 @@ export class Continuity {
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // An acknowledgement names the newest change that a gateway knows, but a gateway that rejects this store does not
-    // send one. Only its report of inactive records (whose status denies requests) can show changes that the database
-    // lacks.
+    // An acknowledgement names the newest change that a gateway knows. A gateway that rejects this store sends no
+    // acknowledgement, but it reports inactive records. Only this report can show that the database lacks a change that
+    // the gateway knows.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -118,25 +129,28 @@ export class Continuity {
       ...[snapshot.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)],
     );
     const isBehind = known > history.revision || (await this.#knowsForeignHistory(snapshot, history, generations));
-    // No gateway has cached records of a store that was never written, or of a store in this process's memory. So there
-    // is nothing to wait for.
     const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
-    // A gateway needs a grant (permission to use cached records) if the meta record (the store's description) names
-    // servers. A meta record of an earlier release names no servers. In that case, unknown gateways could work without
-    // a grant, so the registry waits until their cached records have expired.
+    // If the meta record names servers, gateways need a grant, which is a permission to use cached records. A meta
+    // record of an earlier release names no servers. With such a meta record, unknown gateways could work without a
+    // grant, so the registry waits until their cached records have expired.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
+    // Gateways cache no records of a new store, or of a store in this process. So no cached record must expire first.
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // If the store has the newest change that the database has published (announced to gateways), the database lacks no
-    // change. This is also true if the Redis server is a different one.
-    const isProven = history.published !== null && snapshot.change === history.published.change;
+    // If the newest change that the store has announced to gateways is in the database, the database lacks no change.
+    // This is also true if the Redis server is a different one. The change is still in the outbox if the registry was
+    // interrupted between the announcement and the removal from the outbox.
+    const isProven =
+      history.published !== null &&
+      (snapshot.change === history.published.change ||
+        (await isNamedChange(this.#options.database, history, snapshot)));
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
       isUnverified: isBehind || !(isWitnessed || isProven || history.published === null),
@@ -144,8 +158,8 @@ export class Continuity {
   }
 
   /**
-   * Whether the store or a gateway knows a generation (complete rewrite of the store) or a change that this database
-   * never had. If so, the database lacks changes.
+   * Whether the store or a gateway knows a generation or a change that this database never had. If so, the database
+   * lacks changes.
    */
   async #knowsForeignHistory(
     snapshot: StoreSnapshot,
@@ -161,11 +175,21 @@ export class Continuity {
   }
 }
 
+/** Whether the newest change in the store is in the database. False if only a placeholder names the change. */
+async function isNamedChange(
+  database: RegistryDatabase,
+  history: History,
+  { revision, change }: StoreSnapshot,
+): Promise<boolean> {
+  if (change === null || change === unnamedChange) return false;
+  return change === (await changeOf(database, history, revision));
+}
+
 /** Dependencies of OwnStore. */
 interface OwnStoreOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  /** Called between two pages; if it returns false, the check stops. */
+  /** `OwnStore` reads the names of the store's records page by page. If this returns false after a page, it stops. */
   readonly mayGoOn: () => Promise<boolean>;
 }
 
@@ -173,8 +197,8 @@ const howToReplace =
   'Check registry.database and keyStore.redis. To replace the content of Redis anyway, delete the record mg:meta there: gateways may respond with 503 until all records are written';
 
 /**
- * Rejects the store of another registry. A rebuild (rewrite of the store) deletes the records that the database does
- * not have. With a wrong or empty database, it would delete every key of every merchant.
+ * Rejects the store of another registry before a rebuild begins. A rebuild deletes the store's records that the
+ * database does not have. With a wrong or empty database, a rebuild would delete every key of every merchant.
  */
 export class OwnStore {
   readonly #options: OwnStoreOptions;
@@ -189,10 +213,10 @@ export class OwnStore {
   }
 
   /**
-   * Checks that the store belongs to this database.
-   * @returns true if it does; false if the check was stopped
-   * @throws Error if the store names another database. A store that names no database is accepted only if the database
-   * knows its generation (id of a rewrite) or at least half of its records
+   * Checks that the store belongs to this database. If the store names no database, the database must know the store's
+   * generation, or at least half of the store's records.
+   * @returns true if the store belongs to this database; false if the check was stopped
+   * @throws Error if the store does not belong to this database
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;

@@ -13,8 +13,8 @@ const merchantPrefix = 'merchant:';
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
- * Reads the current records with these names (Redis keys). The value is null if the database has no such record.
- * Returns merchants before keys, because a gateway cannot use a key without its merchant.
+ * Reads the current records with these names (Redis keys). The value of an entry is null if the database has no such
+ * record. Returns merchants before keys, because a gateway cannot use a key without its merchant.
  */
 export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -30,8 +30,8 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
 }
 
 /**
- * Returns the names that the database does not have. Reads only names, not whole rows, because a store can have a
- * million records, and the database has nearly all of them.
+ * Returns the names of records that the database does not have. Reads only names, not whole rows, because a store can
+ * have a million records, and the database has nearly all of them.
  */
 export async function unknownNames(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -62,9 +62,9 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
 type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
 
 /**
- * Selects keys, with the column `is_replaced`. A reset of a key changes the old key and creates its successor in one
- * change, so both rows have the same revision (number of the change). A key was never reset if its revision equals its
- * `created_revision`.
+ * Selects keys, with the column `is_replaced`. A reset changes the old key and creates its successor in one change. So
+ * the `revision` (number of the change) of the old key equals the `created_revision` of its successor. If the two
+ * columns of one key are equal, the key was never reset.
  */
 export function storedKeys(database: RegistryDatabase) {
   const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (
@@ -94,7 +94,7 @@ function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'sta
   return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
 }
 
-/** Returns the record name of a key's merchant; null if the record is not a key. */
+/** Returns the record name of a key's merchant; null if the entry is not a key or has no value. */
 export function merchantOf({ name, value }: StoreEntry): string | null {
   const isKey = name.startsWith(keyPrefix) && value !== null && 'merchantId' in value;
   return isKey ? merchantPrefix + String(value.merchantId) : null;
@@ -109,8 +109,8 @@ export function canBeKnown(name: string): boolean {
 }
 
 /**
- * Returns the names of records that are not in `known`. Ignores the names that the outbox (changes to write) contains
- * for added and removed gateways: these have no record.
+ * Returns the names of records that are not in `known`. The outbox (changes to write) also contains names for added
+ * gateways. These names have no record, so they are ignored.
  */
 function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
   return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));

@@ -22,25 +22,22 @@ export interface History {
   readonly isOpen: boolean;
   /** When `isOpen` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly opensAt: number | null;
-  /**
-   * The newest change that was announced to gateways since the store was last rewritten completely (since this
-   * generation began); null before the first announcement.
-   */
+  /** The newest change that was announced to gateways in the current generation; null before the first announcement. */
   readonly published: Position | null;
   /**
-   * Ids of secrets. Each record in the store is sealed (authenticated) with one of them. Empty if a record could be
-   * unsealed.
+   * Ids of the secrets with which all records in the store are sealed (authenticated). Empty if some record might have
+   * no seal.
    */
   readonly sealedBy: readonly string[];
 }
 
-/** Placeholder for the name of a change that an earlier release stored without a name. */
+/**
+ * Placeholder for the name of a change whose outbox rows have no name: an earlier release stored these rows, or
+ * `Lease.finish` put them back.
+ */
 export const unnamedChange = 'unnamed';
 
-/**
- * Reads what the database has recorded: the generation (id of a complete rewrite of the store), the newest change and
- * the state of the store.
- */
+/** Reads the current generation, the newest change and the state of the store, as the database has recorded them. */
 export async function readHistory(database: RegistryDatabase): Promise<History> {
   const row = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
   return {
@@ -56,8 +53,8 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
 }
 
 /**
- * Returns the name of the change with this revision (number); null if the database no longer has, or never had, a
- * change with this revision.
+ * Returns the name of the change with this revision (number). The database keeps only the names of the newest published
+ * (announced) change and of the changes in the outbox, which are still to be written. Null for any other change.
  */
 export async function changeOf(
   database: RegistryDatabase,
@@ -66,22 +63,21 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // `Lease.finish` puts rows back into the outbox (changes still to be written) without the name of the change. So
-  // perhaps only one of several rows has the name.
+  // `Lease.finish` puts rows back into the outbox without the name of the change. So perhaps only some of the rows have
+  // the name.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
 /**
- * Number of earlier generations (complete rewrites of the store) whose ids are kept, in addition to the first one. If a
- * store names a generation whose id was deleted, the database counts as having lost changes.
+ * Number of earlier generations whose ids are kept, in addition to the id of the first generation. If a store names a
+ * generation whose id was deleted, the database counts as having lost changes.
  */
 const storedGenerations = 1000;
 
 /**
- * Begins a new generation (complete rewrite of the store). From then on, gateways' acknowledgements of changes in the
- * previous generation are ignored. No change counts as in force before the rewrite is complete. Call this in a
- * transaction.
- * @param revision the highest revision (number of a change) known to any source; the next change gets a higher one
+ * Begins a new generation. From then on, gateways' acknowledgements of changes in the previous generation are ignored.
+ * No change counts as in force before the rewrite of the store is complete. Call this in a transaction.
+ * @param revision the highest revision that the store, a gateway or this process knows; the next one is higher
  */
 export async function beginGeneration(
   transaction: RegistryDatabase,
@@ -108,8 +104,8 @@ export async function beginGeneration(
 }
 
 /**
- * Deletes the ids of the oldest replaced generations (complete rewrites of the store). The ids sort by time. Keeps the
- * id of the first generation, which identifies the database.
+ * Deletes the ids of the oldest replaced generations. The ids sort by time. Keeps the id of the first generation, which
+ * identifies the database.
  */
 async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
   const former = transaction.selectFrom('former_generations');
@@ -133,24 +129,24 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
 }
 
 /**
- * Stores the revision (number) and the name of the newest change that was announced to gateways. Call this in the
- * transaction that removes the change from the outbox (changes still to be written).
+ * Stores the revision and the name of the newest change that was announced to gateways. Call this at the end of a
+ * rebuild, or in the transaction that removes the change from the outbox.
  */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
   await transaction
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // If the two columns differ, a release that does not seal (authenticate) records has published (announced) a
-      // change meanwhile. Then not all records are sealed, so this stores null.
+      // If the two columns differ, a release that does not seal records has published a change meanwhile. The records
+      // of that change are not sealed, so this stores null.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
 }
 
 /**
- * Stores that each record in the store is sealed (authenticated) with one of these secrets.
- * @param sealedBy the ids of the secrets; empty if a record could be unsealed
+ * Stores in the table `revision` the ids of the secrets that seal (authenticate) the records of the store.
+ * @param sealedBy the ids of the secrets; empty if some record might have no seal
  */
 export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
   await transaction
@@ -163,8 +159,8 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
 }
 
 /**
- * Returns the generation (id of a complete rewrite) in the meta record (the store's description), also while the store
- * is being filled. Null if the meta record is missing or names no generation.
+ * Returns the id of the generation in the meta record (the store's description), also while the store is being filled.
+ * Null if the meta record is missing or names no generation.
  */
 export function generationIn(meta: StoredMeta | null): string | null {
   if (meta === null) return null;
@@ -176,10 +172,9 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * Returns an id for a new generation (complete rewrite of the store). The id sorts after all known ids, because
- * gateways reject records of an earlier generation. Without this, an id from a clock that was set back would sort too
- * early.
- * @param made the id according to the clock
+ * Returns an id for a new generation. Gateways reject records of an earlier generation, whose id sorts before the id of
+ * a later one. So the new id sorts after all known ids, even if the clock was set back.
+ * @param made an id made from the current time
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
   const latest = known.reduce<string>((one, other) => (typeof other === 'string' && other > one ? other : one), '');
@@ -204,17 +199,14 @@ export async function noteServers(
     .execute();
 }
 
-/** Whether the database knows this generation (complete rewrite of the store): the current one or an earlier one. */
+/** Whether the database knows this generation as the current one or as an earlier one. */
 export async function hasGeneration(database: RegistryDatabase, generation: string): Promise<boolean> {
   const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
   const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/**
- * Returns the id that a database shares with all its backups: the id of its first generation (complete rewrite of the
- * store).
- */
+/** Returns the id that a database shares with all its backups: the id of its first generation. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

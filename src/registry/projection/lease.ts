@@ -18,21 +18,23 @@ export interface LeaseOptions {
 }
 
 /**
- * Duration of the lease (the right to write to the store). Other registries read the lease once a second, so another
- * registry takes over within five seconds after the holder's machine has crashed.
+ * Duration of the lease. Other registries read the lease once a second, so another registry takes over within five
+ * seconds after the holder's machine has crashed.
  */
 const leaseMilliseconds = 3_500;
 /**
- * Age at which the holder renews its lease (the right to write to the store) if it has no pending changes. It equals
- * the interval at which other processes read the lease.
+ * Age of the lease at which a holder without pending changes renews it. It equals the interval at which other processes
+ * read the lease.
  */
 const idleMilliseconds = 1_000;
 /**
- * Age at which the holder renews its lease (the right to write to the store) while it writes changes. It is longer than
- * `idleMilliseconds`, because `finish` also renews the lease with each batch of changes.
+ * Age of the lease at which a holder with pending changes renews it. This age exceeds `idleMilliseconds`, because
+ * `finish` also renews the lease with each batch of changes.
  */
 const busyMilliseconds = leaseMilliseconds / 2;
 const released = 0;
+/** The first argument of `finish` if no records were written. */
+export const noRecords = { names: [], revision: 0 };
 /**
  * Suffix of the holder's name if its database session has the lock, which proves that the holder is alive. Earlier
  * releases treat the suffix as part of the name.
@@ -40,8 +42,8 @@ const released = 0;
 const lockedMark = '+lock';
 
 /**
- * The row of the lease (the right to write to the store). `waiting` is the oldest revision (number of a change) in the
- * outbox (changes still to be written), or null if the outbox is empty.
+ * The row of the lease. `waiting` is the lowest revision (number) of the changes in the outbox, which are still to be
+ * written. Null if the outbox is empty.
  */
 interface Found {
   readonly holder: string;
@@ -49,10 +51,7 @@ interface Found {
   readonly waiting: number | null;
 }
 
-/**
- * A lease (the right to write to the store) that this process has read or written. The lease has not changed since the
- * monotonic time `since`.
- */
+/** A lease that this process has read or written. The lease has not changed since the monotonic time `since`. */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -63,23 +62,26 @@ interface Sighting {
  * The right to write to the store, which only one process has at a time. With two writers, a slow writer could
  * overwrite a newer record, and a revoked key would work again.
  *
- * A lease has expired if its row has not changed for the lease time. The waiting process measures this on its own
- * monotonic clock, because the clocks of machines can differ by hours.
+ * A lease has expired if its row has not changed for the duration of the lease. A process that waits for the lease
+ * measures this on its own monotonic clock, because the clocks of machines can differ by hours.
  *
- * The holder's name shows whether its database session has a lock, which the database releases when the holder ends. If
- * another process gets that lock, the holder has ended, so the lease ends at once. If the name shows no lock, the
- * holder could be alive but hang, so the lease lasts for its whole time.
+ * The holder's name shows whether its database session has a lock. The database releases this lock when the holder
+ * ends. If another process gets the lock, the holder has ended, so the lease ends at once. If the name shows no lock,
+ * the holder could be alive but hang, so the lease lasts for its whole duration.
  */
 export class Lease {
   readonly #options: LeaseOptions;
   readonly #monotonic: () => number;
   readonly #lockedName: string;
   #sighting: Sighting | null = null;
-  /**
-   * The lease (the right to write to the store) that this process wrote last. `since` is the earliest time at which
-   * other processes can have read it.
-   */
+  /** The lease that this process wrote last. `since` is the earliest time at which other processes can have read it. */
   #own: Sighting | null = null;
+  #term = 0;
+  /**
+   * Whether another process was seen with the lease since this process last took it. The row alone does not show this
+   * after a failover to a database that lacks the other process's takeover.
+   */
+  #isLost = false;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
@@ -88,17 +90,24 @@ export class Lease {
   }
 
   /**
-   * Takes or renews the lease (the right to write to the store) if possible. @returns false if another process holds it
+   * A number that grows each time this process takes the lease from another process. The other process has changed the
+   * store, and might have changed it without this process noticing.
    */
+  get term(): number {
+    return this.#term;
+  }
+
+  /** Takes or renews the lease if possible. @returns false if another process holds it */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the lock before reading the row. Only one session can have the lock. If this process gets the lock although
-    // the row names another holder with the lock, that holder has ended.
+    // Takes the lock before reading the row. Only one session can have the lock. If the row then names another holder
+    // with the lock, although this process has the lock, that holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
     const found = await this.#read();
-    if (this.#isKept(found, name)) return true;
+    if (!this.#ownNames.includes(found.holder)) this.#isLost = true;
+    if (!this.#isLost && this.#isKept(found, name)) return true;
     const over = this.#overAt(before, found, isLocked);
     const since = this.#monotonic();
     const lease = { holder: name, lease_ends_at: clock.now() + leaseMilliseconds };
@@ -115,17 +124,20 @@ export class Lease {
       .executeTakeFirstOrThrow();
     if (numUpdatedRows > 0n) {
       this.#own = { ...lease, since };
+      if (this.#isLost) this.#term += 1;
+      this.#isLost = false;
       return true;
     }
+    this.#isLost = true;
     // Releases the lock again. The holder of the lease might have lost the lock only briefly, and needs it back.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
-   * Call this after records were written. If this process still holds the lease (the right to write to the store),
-   * renews it and runs `whenKept`. Otherwise the written records could be outdated, so this function puts the names of
-   * the records back into the outbox (records to write). The new holder writes these records again.
+   * Call this after records were written. If this process still holds the lease, renews it and runs `whenKept`.
+   * Otherwise the written records could be outdated. So this function puts their names back into the outbox (records to
+   * write), and the new holder writes these records again.
    * @returns whether this process still holds the lease
    */
   async finish(
@@ -151,7 +163,8 @@ export class Lease {
       }
       return null;
     });
-    if (holder !== null) this.#own = { holder, lease_ends_at, since };
+    if (holder === null) this.#isLost = true;
+    else this.#own = { holder, lease_ends_at, since };
     return holder !== null;
   }
 
@@ -166,7 +179,7 @@ export class Lease {
     return this.finish(written, () => Promise.resolve());
   }
 
-  /** Releases the lease (the right to write to the store), so that another process can take it at once. */
+  /** Releases the lease, so that another process can take it at once. */
   async giveUp(): Promise<void> {
     await this.#options.database
       .updateTable('projector')
@@ -191,9 +204,9 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is unchanged, and was renewed so recently that no other process can have taken it. If so, it need
-   * not be renewed, which saves a disk flush before and after each change. The name must match, because it shows other
-   * processes whether this process has the lock.
+   * Whether this process can skip the renewal of the lease, to save a disk flush before and after each change. True if
+   * the lease is unchanged, and was renewed so recently that no other process can have taken it. The name must match
+   * too, because it shows other processes whether this process has the lock.
    *
    * A process that is paused after this check can lose the lease nevertheless. The store rejects the outdated writes of
    * that process, because the newer records in the store have higher revisions (numbers of changes). `finish` detects
@@ -206,8 +219,8 @@ export class Lease {
   }
 
   /**
-   * Returns the lease (the right to write to the store) if this process is allowed to take it: its holder has ended, or
-   * has not renewed it for the whole lease time. Otherwise null.
+   * Returns the lease of another process if this process is allowed to take it; otherwise null. This process is allowed
+   * to take the lease if the holder has ended, or has not renewed it for the whole duration of the lease.
    */
   #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
     if (this.#ownNames.includes(holder)) return null;
@@ -221,8 +234,7 @@ export class Lease {
   }
 
   /**
-   * Renews the lease (the right to write to the store) unless another process has taken it. Also renews an expired
-   * lease.
+   * Renews the lease unless another process has taken it. Also renews an expired lease.
    * @returns the name under which this process holds the lease; null if another process has taken it
    */
   async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {

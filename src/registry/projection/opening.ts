@@ -1,6 +1,6 @@
 import type { Clock } from '../../gateway/store-ports.js';
 import { noteServers, type History } from './history.js';
-import type { Lease } from './lease.js';
+import { type Lease, noRecords } from './lease.js';
 
 /** Dependencies of Opening. */
 export interface OpeningOptions {
@@ -12,11 +12,9 @@ export interface OpeningOptions {
   readonly longestLifetimeMilliseconds: number;
 }
 
-const nothing = { names: [], revision: 0 };
-
 /**
- * The wait after a loss of data. Gateways that are missing in the roster (the database's list of gateways) could use
- * old records. Until those records have expired, no change counts as in force.
+ * The wait after a loss of data. A gateway could still use old records if it is missing in the roster, which is the
+ * database's list of gateways. Until those records have expired, no change counts as in force.
  */
 export class Opening {
   readonly #options: OpeningOptions;
@@ -44,18 +42,18 @@ export class Opening {
   }
 
   /**
-   * Ends the wait if its time has passed. If another process began the wait and did not end it, starts the whole wait
-   * again: this process does not know how much of it has passed.
+   * Ends the wait if its time has passed. If another process began a wait that has not ended, starts the whole wait
+   * again, because this process does not know when that wait began.
    */
   async goOn({ generation, isOpen, servers }: History): Promise<void> {
     const { lease, longestLifetimeMilliseconds } = this.#options;
     if (isOpen) this.#wait = null;
     else if (this.#wait?.generation !== generation) {
       const opensAt = this.begin(generation, longestLifetimeMilliseconds);
-      await lease.finish(nothing, (transaction) => noteServers(transaction, { servers: servers ?? [], opensAt }));
+      await lease.finish(noRecords, (transaction) => noteServers(transaction, { servers: servers ?? [], opensAt }));
     } else if (this.dueIn === 0) {
       const opened = { servers: servers ?? [], opensAt: null };
-      if (await lease.finish(nothing, (transaction) => noteServers(transaction, opened))) this.#wait = null;
+      if (await lease.finish(noRecords, (transaction) => noteServers(transaction, opened))) this.#wait = null;
     }
   }
 }

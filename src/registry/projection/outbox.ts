@@ -1,8 +1,9 @@
-import type { Position, RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
+import type { Clock, Position, RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { noteRestore } from '../restores/restores.js';
 import { currentRecords } from './current-records.js';
 import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './history.js';
-import type { Lease } from './lease.js';
+import { type Lease, noRecords } from './lease.js';
 
 /**
  * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are the number and the
@@ -15,8 +16,8 @@ export interface Batch extends Position {
 const mostRows = 200;
 
 /**
- * Reads the oldest changes that are not yet written to the store and have a later revision (number) than `after`. Null
- * if there are no such changes.
+ * Reads the oldest changes that are not yet written to the store and whose `revision` (number) is higher than `after`.
+ * Null if there are no such changes.
  */
 export async function oldestChanges(database: RegistryDatabase, after = -1): Promise<Batch | null> {
   const rows = await database
@@ -37,8 +38,8 @@ export async function oldestChanges(database: RegistryDatabase, after = -1): Pro
 }
 
 /**
- * Deletes the changes up to this revision (number) from the outbox (table of changes that are not yet written to the
- * store). Call this after their records are written.
+ * Deletes the changes up to this revision from the outbox, the table of changes that are not yet written to the store.
+ * Call this after the records of these changes are written.
  */
 export async function removeChanges(database: RegistryDatabase, revision: number): Promise<void> {
   await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
@@ -56,29 +57,34 @@ export async function oldestWaiting(database: RegistryDatabase): Promise<number 
   return row?.revision ?? null;
 }
 
-/** Whether any change up to this revision (number) is not yet written to the store. */
-export async function isWaiting(database: RegistryDatabase, revision: number): Promise<boolean> {
+/**
+ * Whether all changes up to this revision (number) are written to the store. False if the database does not have the
+ * change with this revision, for example after a failover to a replica that lacks it.
+ */
+export async function isWritten(database: RegistryDatabase, revision: number): Promise<boolean> {
   const row = await database
-    .selectFrom('outbox')
-    .select('revision')
-    .where('revision', '<=', revision)
-    .limit(1)
-    .executeTakeFirst();
-  return row !== undefined;
+    .selectFrom('revision')
+    .select((it) => [
+      'value',
+      it.selectFrom('outbox').select('outbox.revision').where('outbox.revision', '<=', revision).limit(1).as('waiting'),
+    ])
+    .executeTakeFirstOrThrow();
+  return row.value >= revision && row.waiting === null;
 }
 
 /** Dependencies of RecordsWriter. */
 interface RecordsWriterOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'write' | 'rewrite'>;
+  readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
   /** Creates the id of a new generation (a complete rewrite of the store). */
   readonly newGeneration: () => string;
 }
 
 /**
- * Writes records to the store. Also replaces records with a later revision (number of a change) than the database has:
- * these were written before the database was restored from a backup.
+ * Writes records to the store. If the store has a record with a later revision than the newest change in the database,
+ * the database was restored from a backup. The writer then begins a new generation, so that all records are rewritten.
  */
 export class RecordsWriter {
   readonly #options: RecordsWriterOptions;
@@ -99,10 +105,10 @@ export class RecordsWriter {
   }
 
   /**
-   * Writes records to the store again, although no change has altered them.
-   * @param revision the highest revision (number of a change) of a stored record that may be replaced
-   * @throws Error if the store has a record of a later change than the database; the next run of the projection
-   * rewrites all records in this case
+   * Writes or deletes records in the store although no change has altered them, for example in a rebuild of the store.
+   * @param revision records in the store with a higher revision are not replaced
+   * @throws Error if the store has a record of a later change than the database. The next run of the projection then
+   *   rewrites all records
    */
   async rewrite(entries: readonly StoreEntry[], revision: number): Promise<void> {
     const { generation } = await readHistory(this.#options.database);
@@ -114,20 +120,25 @@ export class RecordsWriter {
   }
 
   /**
-   * Handles records that the store did not overwrite, because its copies have a later revision (number of a change). If
-   * the database has this revision, the record has changed meanwhile and is written again. Otherwise the database was
-   * restored from a backup, and a new generation (complete rewrite) begins.
-   * @param stayed the highest revision among the copies in the store
+   * Handles records that the store did not overwrite, because its copies have a later revision:
+   * 1. If the database has a change with this revision, the records have changed meanwhile and are written again.
+   * 2. If all changes in the database are older, the database was restored from a backup. A new generation begins, and
+   *    the list of restores gets an entry.
+   * @param stayed the highest revision of these copies; 0 if the store has overwritten all records
    */
   async #replaceLost(stayed: number, names: readonly string[]): Promise<void> {
-    const { database, store, newGeneration, lease } = this.#options;
+    const { database, store, clock, newGeneration, lease } = this.#options;
     for (let highest = stayed; highest > 0;) {
       const { generation, revision } = await readHistory(database);
       if (highest > revision) {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
-        await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
+        // Uses one transaction, because the revision no longer shows the restore once the generation has begun.
+        await lease.finish(noRecords, async (transaction) => {
+          await beginGeneration(transaction, begun);
+          await noteRestore({ database: transaction, clock }, true);
+        });
         throw new Error(
-          `the store has a record of revision ${highest}, but the newest change in the database is older: rewriting all records`,
+          `the store has a record of revision ${highest}, newer than all changes in the database: either the database was restored from a backup, or another client wrote the record. Rewriting all records`,
         );
       }
       highest = await store.rewrite(await currentRecords(database, names), revision, generation);

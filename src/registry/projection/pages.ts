@@ -6,8 +6,8 @@ import { keyEntry, merchantEntry, recordPrefixes, storedKeys, unknownNames } fro
 export const pageLength = 500;
 
 /**
- * Yields every record of the database in pages, merchants first. Reads a page at the moment when the caller requests
- * it, so that its records are current.
+ * Yields every record of the database in pages, merchants first. Reads each page only when the caller requests that
+ * page, so that the records are current.
  */
 export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {
   for (let after = ''; ;) {

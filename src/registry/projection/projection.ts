@@ -4,9 +4,9 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { RequestedRecords } from './asked-records.js';
 import { Continuity, OwnStore } from './continuity.js';
 import { type History, notePublished, noteSealed, noteServers, readHistory } from './history.js';
-import { Lease, type LeaseOptions } from './lease.js';
+import { Lease, type LeaseOptions, noRecords } from './lease.js';
 import { Opening } from './opening.js';
-import { isWaiting, oldestChanges, RecordsWriter, removeChanges } from './outbox.js';
+import { isWritten, oldestChanges, RecordsWriter, removeChanges } from './outbox.js';
 import { Rebuild } from './rebuild.js';
 import { RecordRepairs, type RepairCounts } from './record-repairs.js';
 import { EvictionGuard } from './repair-pause.js';
@@ -22,26 +22,28 @@ export interface ProjectionOptions extends LeaseOptions {
   /** The maximum time for which a gateway is allowed to use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
   /**
-   * Resolves when gateways have had time to report inactive records (whose status denies requests). Default: resolves
-   * at once.
+   * Resolves when gateways have had time to report inactive records, which are records whose status denies requests.
+   * Default: resolves at once.
    */
   readonly untilReported?: () => Promise<void>;
-  /** Called between two batches; if it returns true, `run` stops after the current batch. */
+  /** Called between two batches; if it returns true, `run` starts no further batch. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;
-  /** Called after each change that was published (announced to gateways). */
+  /** Called after each batch of changes that was published (announced to gateways). */
   readonly onPublished?: () => void;
 }
 
-const nothing = { names: [], revision: 0 };
+/** How long a pass writes before it verifies again that the server is still the master, in milliseconds. */
+const verifiedMilliseconds = 1_000;
 
 /**
- * Writes the database's records to the store. The outbox (table of changes to write) keeps a change until the change is
- * published (announced to gateways), so a crash loses nothing. If the store is not in its recorded state, all records
- * are rewritten (a new generation of the store).
+ * Writes the database's records to the store. The outbox is the table of changes to write. A change stays in the outbox
+ * until it is published (announced to gateways), so a crash loses no change. If the store is not in the state that the
+ * database has recorded, all records are rewritten as a new generation.
  */
 export class Projection {
   readonly #options: ProjectionOptions;
+  readonly #monotonic: () => number;
   readonly lease: Lease;
   readonly eviction: EvictionGuard;
   readonly #own: OwnStore;
@@ -52,13 +54,16 @@ export class Projection {
   readonly #sealing: Sealing;
   readonly #asked: RequestedRecords;
   readonly #opening: Opening;
-  #isHolder = false;
+  /** The `term` of the lease in which this process last compared store and database. */
+  #term = 0;
   /**
-   * The epoch of the connection in which this process began to write; null before that. The epoch is a number that
-   * changes when the connection could lead to another Redis server.
+   * The epoch is a number that changes when the connection could lead to another Redis server. This field is the epoch
+   * in which this process began to write to the store; null while this process does not write.
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
+  /** The epoch of the snapshot that this pass compares with the database, and when that epoch was last verified. */
+  #verified = { epoch: NaN, at: -Infinity };
   #hasReachedStore = false;
 
   constructor(options: ProjectionOptions) {
@@ -69,7 +74,8 @@ export class Projection {
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
     const parts = { ...options, lease: this.lease, writer: this.#writer };
-    const [monotonic, eviction] = [options.monotonic ?? (() => performance.now()), this.eviction];
+    this.#monotonic = options.monotonic ?? (() => performance.now());
+    const [monotonic, eviction] = [this.#monotonic, this.eviction];
     this.#opening = new Opening({ ...parts, monotonic });
     this.#asked = new RequestedRecords(parts);
     this.#repairs = new RecordRepairs({ ...parts, monotonic, eviction, isContinuous: () => this.#isContinuous() });
@@ -86,13 +92,14 @@ export class Projection {
   }
 
   /** Whether all changes up to this revision (number of a change) are written to the store. */
-  async hasProjected(revision: number): Promise<boolean> {
-    return !(await isWaiting(this.#options.database, revision));
+  hasProjected(revision: number): Promise<boolean> {
+    return isWritten(this.#options.database, revision);
   }
 
   /**
-   * The epoch (a number of the connection). Null unless this process holds the lease (the right to write to the store)
-   * and found store and database consistent. The epoch changes when the connection could lead to another Redis server.
+   * The epoch in which this process found the store consistent with the database. The epoch is a number that changes
+   * when the connection could lead to another Redis server. Null if this process does not hold the lease (the right to
+   * write to the store), or has not found the store consistent.
    */
   get settledIn(): number | null {
     return this.#settledIn;
@@ -104,8 +111,8 @@ export class Projection {
   }
 
   /**
-   * Milliseconds until the wait for unknown gateways (see `Opening`) is over; null without such a wait. When it is
-   * over, `run` must be called.
+   * Milliseconds until the end of the wait in `Opening` for gateways that could be missing in the roster; null without
+   * this wait. Call `run` when the wait ends.
    */
   get dueIn(): number | null {
     return this.#opening.dueIn;
@@ -149,19 +156,21 @@ export class Projection {
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Checks the secret for sealing (authenticating) records before taking the lease (the right to write to the store).
-    // A registry with a wrong secret must not block a registry with the right secret.
+    // Records are sealed, that is, authenticated with a secret. Checks the secret before taking the lease: a registry
+    // with a wrong secret must not block a registry with the right secret.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
-      this.#isHolder = false;
       this.#opening.leave();
       this.#unsettle();
       return;
     }
-    // If this process has just taken the lease (the right to write), reads the store again: the previous holder might
-    // have changed it since the first snapshot.
-    const snapshot = this.#isHolder ? before : await store.snapshot();
-    this.#isHolder = true;
+    // If this process has just taken the lease, reads the store again. The previous holder of the lease might have
+    // changed the store since the first snapshot.
+    const isNewTerm = this.#term !== this.lease.term;
+    const snapshot = isNewTerm ? await store.snapshot() : before;
+    if (isNewTerm) this.#continuity.left();
+    this.#term = this.lease.term;
+    this.#verified = { epoch: snapshot.epoch, at: this.#monotonic() };
     if (snapshot.servers.length === 0)
       throw new Error(
         'Redis does not report its run id: allow the Redis user of the registry the command INFO (ACL: +info)',
@@ -174,7 +183,13 @@ export class Projection {
     // not overwrite the store of another registry.
     if (!holds && snapshot.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
-    if (this.#begunIn !== snapshot.epoch) await store.begin();
+    if (this.#begunIn !== snapshot.epoch) {
+      await store.begin();
+      // The connection could have been reopened since the snapshot, for example after a failover during a slow query of
+      // the database. `begin` has then marked a server that was not compared, which could lack a revocation.
+      if ((await store.snapshot()).epoch !== snapshot.epoch)
+        throw new Error('Redis was reconnected while its records were compared with the database: comparing again');
+    }
     this.#begunIn = snapshot.epoch;
     this.eviction.written();
     const meta = holds ? await this.#goOn(snapshot, history) : null;
@@ -207,15 +222,15 @@ export class Projection {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const asked = await this.#asked.reply((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
-      // Repairs records before it writes changes. Otherwise the writer would treat a forged record with a later
-      // revision (number of a change) as a change that the database has lost.
+      // Repairs records before writing changes. Otherwise the writer would treat a forged record with a later revision
+      // as a change that the database has lost.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
       if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
-      // Outbox rows (changes to write) that `Lease.finish` has put back have older revisions. Publishes the newest
-      // revision again in this case, because the published revision must never decrease.
+      // `Lease.finish` can put older changes than the published one back into the outbox. After a batch of such
+      // changes, publishes the same revision again, because the published revision must never decrease.
       const position: Position = published !== null && published.revision > batch.revision ? published : batch;
       await store.publish(position);
       const isKept = await this.lease.finish(batch, async (transaction) => {
@@ -226,14 +241,14 @@ export class Projection {
       published = position;
       session.notify(); // the process that made the change waits for this notification
       onPublished?.();
-      // If the wait for unknown gateways (see `Opening`) is over, returns early, because only the next run ends the
-      // wait. Otherwise a steady flow of changes would prolong it.
+      // If the time of the wait in `Opening` has passed, returns early, because only the next run ends that wait.
+      // Otherwise a steady flow of changes would prolong the wait.
       if (this.dueIn === 0) return true;
     }
   }
 
   /**
-   * Rewrites all records (a new generation).
+   * Rewrites all records as a new generation.
    * @returns false if the rewrite was stopped or another process now writes
    */
   async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
@@ -243,7 +258,7 @@ export class Projection {
     if (rebuilt === null) return false;
     const { generation, written } = rebuilt;
     const opensAt = this.#opening.begin(generation, loss.waitMilliseconds);
-    return this.lease.finish(nothing, async (transaction) => {
+    return this.lease.finish(noRecords, async (transaction) => {
       await notePublished(transaction, written);
       await noteServers(transaction, { servers: snapshot.servers, opensAt });
       await noteSealed(transaction, this.#options.store.sealIds.slice(0, 1));
@@ -260,9 +275,19 @@ export class Projection {
     return snapshot.epoch === this.#begunIn && this.#holds(snapshot, await readHistory(database));
   }
 
+  /**
+   * Whether a pass can write another batch. Once a second, reads the store's state again, because with Sentinel only
+   * that asks whether the server is still the master. A long pass would otherwise confirm changes on a replaced master.
+   * @throws Error if no majority of the sentinels confirms the master
+   */
   async #mayGoOn(): Promise<boolean> {
-    const { shouldStop = () => false } = this.#options;
-    return !shouldStop() && (await this.lease.take());
+    const { store, shouldStop = () => false } = this.#options;
+    if (shouldStop() || !(await this.lease.take())) return false;
+    const now = this.#monotonic();
+    if (now - this.#verified.at < verifiedMilliseconds) return true;
+    if ((await store.snapshot()).epoch !== this.#verified.epoch) return this.#unsettle();
+    this.#verified.at = now;
+    return true;
   }
 
   #unsettle(): false {

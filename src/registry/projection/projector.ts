@@ -12,26 +12,27 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' |
 /** Poll interval. A poll finds changes that other processes made, and a store that was emptied. */
 const pollMilliseconds = 1000;
 /**
- * Minimum interval between two repairs of the store. Without it, a client that forges records in a loop would occupy
- * this process.
+ * Minimum interval between two repairs of the store. Without this interval, a client that forges records in a loop
+ * would occupy this process.
  */
 const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
 /**
- * Maximum retry pause after a database error. It is short, because a database sends no event when it is available
+ * Maximum retry pause after a database error. The pause is short, because no event shows when the database is available
  * again.
  */
 const longestForDatabaseMilliseconds = 500;
 /**
  * Maximum retry pause if the state of the store cannot be read. It is short, because a Redis Cluster sends no event
- * when its masters agree again, and such a read changes nothing.
+ * when its masters agree again. Frequent attempts do no harm, because reading changes nothing.
  */
 const longestForSnapshotMilliseconds = pollMilliseconds;
 
 /**
- * Writes changes of the database to the store: at once after a change of this process or a notification, otherwise at
- * the poll interval. Retries with increasing pauses after failures.
+ * Writes changes of the database to the store, in passes. A pass is one run of the projection. It starts at once after
+ * a change of this process or a notification, otherwise at the poll interval. Failed passes are repeated after
+ * increasing pauses.
  */
 export class Projector {
   readonly #projection: Projection;
@@ -44,8 +45,8 @@ export class Projector {
   #isAskHandled = false;
   #failures = 0;
   /**
-   * Number of consecutive failures of the same kind. It determines the retry pause, and returns to 0 when the store
-   * becomes reachable.
+   * Number of consecutive failures of the same kind. It determines the retry pause. A successful pass and `storeFound`
+   * set it to 0.
    */
   #failuresInRow = 0;
   #longestPause = longestPauseMilliseconds;
@@ -71,14 +72,14 @@ export class Projector {
     if (inbox !== null) inbox.onWork = onWork;
   }
 
-  /** Starts a pass (one run of the projection) now, or after the pass that is running. */
+  /** Starts a pass now, or after the pass that is running. */
   wake(): void {
     if (this.#isStopped) return;
     this.#isWanted = true;
     this.#running ??= this.#passes().finally(() => {
       this.#running = null;
-      // `wake()` might have been called while the last pass (run of the projection) ended. Without this check, the
-      // requested pass would start only at the next poll.
+      // `wake()` might have been called while the last pass ended. Without this check, the requested pass would start
+      // only at the next poll.
       if (this.#shouldGoOn()) this.wake();
     });
   }
@@ -92,18 +93,15 @@ export class Projector {
     this.wake();
   }
 
-  /**
-   * Call this when the store is reachable again. Starts a pass (run of the projection) at once, without the rest of the
-   * retry pause.
-   */
+  /** Call this when the store is reachable again. Starts a pass at once, without the rest of the retry pause. */
   storeFound(): void {
     this.#failuresInRow = 0;
     this.wake();
   }
 
   /**
-   * Resolves when the next change is published (announced to gateways), or when the next pass (run of the projection)
-   * ends. A failed pass counts too.
+   * Resolves when the next change is published (announced to gateways), or when the next pass ends. A failed pass
+   * counts too.
    */
   nextPass(): Promise<void> {
     if (this.#next === null) {
@@ -114,7 +112,7 @@ export class Projector {
     return this.#next.pass;
   }
 
-  /** Whether the last pass (run of the projection) failed. In this case, the content of the store is unknown. */
+  /** Whether the last pass failed. In this case, the content of the store is unknown. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
@@ -135,8 +133,8 @@ export class Projector {
   }
 
   /**
-   * The state of the projection. The roster (list of gateways) reads it, because only the process that writes to the
-   * store is allowed to change the roster.
+   * The state of the projection. The roster (list of gateways) reads this state, because only the process that writes
+   * to the store is allowed to change the roster.
    */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
@@ -158,9 +156,8 @@ export class Projector {
   }
 
   /**
-   * Starts a pass (run of the projection) when a client has changed a record in the store, or when notifications of
-   * such changes were lost. Does nothing after a failed pass, because the retry of that pass follows after its own
-   * pause.
+   * Starts a pass when a client has changed a record in the store, or when notifications of such changes were lost.
+   * Does nothing after a failed pass, because the retry starts after its own pause.
    */
   async #watch(watched: WatchedRecords | null): Promise<void> {
     while (watched !== null && !this.#isStopped) {
@@ -171,9 +168,9 @@ export class Projector {
   }
 
   /**
-   * Starts a pass (run of the projection) when a gateway requests records. A later pass, after
-   * `betweenRepairsMilliseconds`, handles the requests that arrive meanwhile. Does nothing during a rebuild (rewrite of
-   * the store): the rebuild itself handles requests between two pages.
+   * Starts a pass when a gateway requests records. A later pass, after `betweenRepairsMilliseconds`, handles the
+   * requests that arrive meanwhile. Does nothing after a failed pass, or while another process writes to the store.
+   * Does nothing during a rebuild of the store either: the rebuild itself handles requests between two pages.
    */
   #onAsk(): void {
     if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;

@@ -2,10 +2,10 @@ import { ulid } from 'ulid';
 import type { MetaRecord } from '../../gateway/records.js';
 import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
+import { holdBackFromReports, holdBackFromStore, isRestored, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
 import { beginGeneration, databaseName, type History, laterGeneration, readHistory, generationIn } from './history.js';
-import type { Lease } from './lease.js';
+import { type Lease, noRecords } from './lease.js';
 import { oldestChanges, type RecordsWriter } from './outbox.js';
 import { storedPages, unknownStoreNames } from './pages.js';
 
@@ -27,7 +27,7 @@ export interface RebuildOptions {
   readonly logger?: Logger | undefined;
 }
 
-/** The result of a rebuild, which has written every record to the store. */
+/** The result of a completed rebuild. Every record is now in the store. */
 export interface Rebuilt {
   readonly generation: string;
   /** The newest change whose records are in the store. */
@@ -35,9 +35,10 @@ export interface Rebuilt {
 }
 
 /**
- * Rewrites the whole store (a new generation): writes each record, deletes unknown records, and finally marks the store
- * as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once but
- * published (announced) at the end: when a change is published, gateways rely on all records up to this change.
+ * Rewrites the whole store as a new generation: writes each record, deletes unknown records, and finally marks the
+ * store as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once.
+ * But they are published (announced to gateways) at the end, because gateways rely on all records up to a published
+ * change.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -46,7 +47,7 @@ export class Rebuild {
     this.#options = options;
   }
 
-  /** Writes all records to the store. @returns null if it was stopped, or if another process now writes to the store */
+  /** Writes all records. @returns null if the rebuild was stopped, or if another process now writes to the store */
   async run(
     snapshot: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
@@ -60,22 +61,30 @@ export class Rebuild {
     };
     if (store.endsWithProcess || before.published === null) logger?.info(details, 'writing every record to the store');
     else {
-      const why = 'the store is not in the state that the database expects';
+      const why = loss.isBehind
+        ? 'the database lacks changes that the store or a gateway has'
+        : 'the store may have lost records or changes';
       logger?.warn(details, `${why}: rewriting all records of the store`);
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
-    const isKept = await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
+    // Uses one transaction, because a comparison of the revisions no longer shows the restore once the generation has
+    // begun.
+    const isKept = await lease.finish(noRecords, async (transaction) => {
+      await beginGeneration(transaction, begun);
+      if (loss.isUnverified) await noteRestore({ ...this.#options, database: transaction }, loss.isBehind);
+    });
     if (!isKept) return null;
     onBegun(generation, loss);
-    if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
-    // An earlier rebuild (rewrite of the store) might have stopped after it raised the database's revision (number of
-    // the newest change) to the store's revision. In that case, a comparison of the revisions no longer shows that the
-    // database lacks changes.
+    // An earlier rebuild might have stopped after it raised the database's revision to the store's revision. A
+    // comparison of these revisions then no longer shows that the database lacks changes. So records are also held back
+    // (restricted) after an interrupted rebuild.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Restricts ("holds back") records whose revocation the database has lost. Only old records show this revocation.
-    // So this happens before the first write: each write replaces old records in the store, and then in gateways.
-    if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
+    // Holds back records whose revocation the database has lost. Only the records that are still in the store, and the
+    // reports of gateways, show such a revocation. So this happens before the first write replaces these records. This
+    // is also done if a loss is only possible: the database might have reused the revision of a lost change.
+    const canLackChanges = loss.isBehind || loss.isUnverified || isInterrupted;
+    if (canLackChanges && !(await this.#holdBack(loss, snapshot.revision))) return null;
 
     const { revision } = await readHistory(database);
     const progress = { written: { revision, change: ulid(clock.now()) } };
@@ -120,24 +129,28 @@ export class Rebuild {
     }
   }
 
-  async #holdBack({ isBehind, known }: Loss): Promise<boolean> {
+  /** @param announced the revision (number) of the newest change that the store has announced to gateways */
+  async #holdBack({ isBehind, known }: Loss, announced: number): Promise<boolean> {
     const { mayGoOn, logger } = this.#options;
-    const uncompared = isBehind ? known : 0;
+    // After an interrupted rebuild that had found a certain restore, a change in the outbox has probably reused its
+    // revision if the store has announced that revision. `known` could be higher, because it includes unannounced
+    // changes. Without a certain restore, the change can be the announced one: the registry could not remove it.
+    const uncompared = isBehind ? known : (await isRestored(this.#options)) ? announced : 0;
     const ofStore = await holdBackFromStore(this.#options, uncompared, mayGoOn);
     if (ofStore === null) return false;
     const heldBack = ofStore + (await holdBackFromReports(this.#options, uncompared));
     if (isBehind || heldBack > 0)
       logger?.warn(
         { heldBack },
-        'the database lacks changes that the store or a gateway has: the database was restored to an earlier state; see "merchant-gateway restores list"',
+        'the database was restored to an earlier state: it lacks changes that the store or a gateway has. The keys and merchants counted in heldBack stay restricted until an operator lifts that: see "merchant-gateway restores held"',
       );
     return true;
   }
 }
 
 /**
- * Whether the meta record (the store's description) exists and names a generation. The meta record names a generation
- * (complete rewrite of the store) only if the store has all records.
+ * Whether the meta record, which describes the store, exists and names a generation. The meta record names a generation
+ * only if the store has all records.
  */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;

@@ -37,7 +37,7 @@ function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   return isOlder(stored, value) ? 'older' : 'forged';
 }
 
-/** Whether another client must have written the record. `missing` and `layout` have harmless causes. */
+/** Whether the cause shows that another client wrote the record. `missing` and `layout` can be harmless. */
 function isForgery(cause: RepairCause): boolean {
   return cause !== 'missing' && cause !== 'layout';
 }
@@ -120,7 +120,7 @@ export class RecordRepairs {
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
-  /** Names of the records for which a `record.forged` event was stored in the current ten minutes. */
+  /** Names of the records for which a `record.forged` event was stored in the current period of ten minutes. */
   #noted = new Set<string>();
   #notedSince = -Infinity;
   /** A sample of the repairs since the last log line. */
@@ -159,7 +159,9 @@ export class RecordRepairs {
   }
 
   /**
-   * Compares and repairs one page. Order: a due trial, records that Redis reported as changed, the sweep.
+   * Compares and repairs one page of records, from the first of these sources that has records:
+   * 1. the records of a trial repair, if `RepairPause` says that a trial is due;
+   * 2. the records that Redis reported as changed; 3. the sweep.
    * @param epoch identifies the Redis server on which the store was found consistent with the database
    * @param sweeps whether to continue the sweep (scan of all records); false while changes are pending
    */
@@ -231,8 +233,9 @@ export class RecordRepairs {
   }
 
   /**
-   * Omits records whose difference a pending change explains. Keeps forged records with a later revision than in the
-   * database, because the writer would treat them as changes that the database has lost.
+   * Omits records that could differ from the database because of a pending change. Still returns a forged record that
+   * has a later revision than the database. Otherwise the writer would treat this record as a change that the database
+   * has lost.
    */
   async #withoutWaiting(differences: readonly RecordDifference[]): Promise<RecordDifference[]> {
     const names = differences.map(({ name }) => name).filter(canBeKnown);
@@ -247,10 +250,7 @@ export class RecordRepairs {
     return differences.filter((one) => !waiting.has(one.name) || !mayBeWaiting(one));
   }
 
-  /**
-   * Counts and logs the repairs and stores events for forgeries.
-   * @returns whether this process still holds the lease (the right to write to the store)
-   */
+  /** Counts and logs repairs, stores events for forgeries. @returns false if another process now writes to the store */
   async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
     const events: NewEvent[] = [];

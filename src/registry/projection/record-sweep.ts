@@ -16,13 +16,13 @@ export interface SweepOptions {
  */
 const pagesPerSecond = 2;
 /**
- * Higher rate of a sweep (scan of all records), used after notifications of Redis were lost. The changes that those
- * notifications reported are found within minutes.
+ * Higher rate of a sweep, used after notifications of Redis were lost. At this rate, the sweep finds within minutes the
+ * changes that those notifications reported.
  */
 const hastyPagesPerSecond = 20;
 /**
- * Pause between two sweeps (scans of all records). Without it, sweeps of a small store would scan all names in Redis
- * continuously.
+ * Pause between two sweeps (scans of all records). Without this pause, sweeps of a small store would scan all names in
+ * Redis continuously.
  */
 const betweenSweepsMilliseconds = 60_000;
 
@@ -60,16 +60,9 @@ export class RecordSweep {
     this.#hasty = this.#records === null ? 1 : 2;
   }
 
-  /** Makes the scan of all records start again from the beginning. */
-  restart(): void {
-    this.#records = null;
-    this.#names = null;
-    this.#began = -Infinity;
-  }
-
   /**
-   * Returns the next page with the current values of the database. Null if no page is due yet, or the page is still
-   * being read; `done` at the end of a sweep (scan of all records).
+   * Returns the next page of records to compare, with their current values in the database. Null if no page is due yet,
+   * or while the page is being read; `done` at the end of a sweep (scan of all records).
    */
   async next(): Promise<readonly StoreEntry[] | 'done' | null> {
     const { database, store, monotonic } = this.#options;
@@ -86,7 +79,8 @@ export class RecordSweep {
       if (names === null) return null;
       if (names.length > 0) return (await unknownNames(database, names)).map((name) => ({ name, value: null }));
     } catch (error) {
-      this.restart();
+      // The next call starts a new sweep at once.
+      [this.#records, this.#names, this.#began] = [null, null, -Infinity];
       throw error;
     }
     [this.#records, this.#names] = [null, null];

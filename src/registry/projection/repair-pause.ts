@@ -6,8 +6,8 @@ export interface RepairPauseOptions {
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
   /**
-   * Called at the end of a pause. The caller then scans all records again, and repairs those that were skipped during
-   * the pause.
+   * Called at the end of a pause. `RecordRepairs` then scans all records again, and repairs the records that were
+   * skipped during the pause.
    */
   readonly onEnded: () => void;
 }
@@ -28,8 +28,9 @@ const triedRecords = 10;
 
 /**
  * A full Redis with an `allkeys-*` policy evicts as much as is written, so repairs would cause evictions and further
- * repairs endlessly. This class pauses repairs of missing records after two consecutive batches with evictions. Also
- * counts evictions between two batches, because reads use memory too and can evict records.
+ * repairs endlessly. This class pauses repairs of missing records after two consecutive batches with evictions. A
+ * trial, the repair of a few records, then tests whether to end the pause. Evictions between two consecutive batches
+ * count too, because reads use memory too and can evict records.
  */
 export class RepairPause {
   readonly #options: RepairPauseOptions;
@@ -55,14 +56,15 @@ export class RepairPause {
   }
 
   /**
-   * During a pause: whether to try a repair now. True if the pause is over, or if Redis' memory settings have changed.
+   * Whether a trial repair is due: the time of the pause has passed, or Redis' memory settings have changed. False if
+   * repairs are not paused.
    */
   get isTrialDue(): boolean {
     if (this.#until === null) return false;
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
   }
 
-  /** Starts a trial repair. @returns the names of the skipped records, which might be missing */
+  /** Call this before a trial repair. @returns the names of the records to try, some of which could still be missing */
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.check();
     this.#countedAt = -Infinity;
@@ -107,7 +109,7 @@ export class RepairPause {
 
   #begin(): void {
     const { eviction, logger, monotonic } = this.#options;
-    // A pause soon after the last one is longer: Redis had memory for the few records of the trial, but not for all.
+    // A pause soon after the last pause is longer: Redis had memory for the few records of the trial, but not for all.
     const isAgain = monotonic() - this.#endedAt < longestPauseMilliseconds;
     this.#pauseFor(isAgain ? this.#length * 2 : firstPauseMilliseconds);
     logger?.warn({ ...eviction.memory }, repairPausedWarning);

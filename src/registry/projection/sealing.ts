@@ -3,7 +3,7 @@ import type { Clock, Logger, RecordsStore, StoreSnapshot } from '../../gateway/s
 import type { RegistryDatabase } from '../registry-database.js';
 import { databaseName, noteSealed, readHistory } from './history.js';
 import type { History } from './history.js';
-import type { Lease } from './lease.js';
+import { type Lease, noRecords } from './lease.js';
 import { storedPages } from './pages.js';
 import { isMeta } from './rebuild.js';
 import type { RecordsWriter } from './outbox.js';
@@ -23,19 +23,18 @@ export interface SealingOptions {
   readonly logger?: Logger | undefined;
 }
 
-const nothing = { names: [], revision: 0 };
 const howToSeal =
   'set keys.recordSecretFile to the secret of the gateways. To rewrite all records anyway, delete the record mg:meta: ' +
   'gateways may respond with 503 until all records are written';
 
 /**
- * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
- * secrets with which the records are sealed. If the records are sealed, but the meta record (the store's description)
- * has no valid seal, another client wrote the meta record.
+ * Ensures that each record is sealed, that is, authenticated with the current secret. The database stores the ids of
+ * the secrets with which the records are sealed. The meta record, which describes the store, is sealed too. If it has
+ * no valid seal although the records are sealed, another client wrote the meta record.
  */
 export class Sealing {
   readonly #options: SealingOptions;
-  /** The highest number of replicas in any meta record (the store's description) that this process has accepted. */
+  /** The highest number of replicas in any meta record that this process has accepted. */
   #replicas = 0;
 
   constructor(options: SealingOptions) {
@@ -43,8 +42,8 @@ export class Sealing {
   }
 
   /**
-   * Rejects a store that is sealed (authenticated) with a secret that this process does not have: gateways would reject
-   * this process's records.
+   * Rejects a store that is sealed with a secret that this process does not have: gateways would reject this process's
+   * records.
    * @throws Error
    */
   require({ meta, seal }: StoreSnapshot, { sealedBy }: History): void {
@@ -57,8 +56,8 @@ export class Sealing {
   }
 
   /**
-   * Whether another client has written the meta record (the store's description) or replaced it with an earlier
-   * version. If the store is not sealed (authenticated), this cannot be detected, so the result is false.
+   * Whether another client has written the meta record or replaced it with an earlier version. False for a store that
+   * is not sealed, because this cannot be detected there.
    */
   isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;
@@ -67,16 +66,16 @@ export class Sealing {
   }
 
   /**
-   * Removes the meta record (the store's description) from the snapshot if the record lacks the seal (authentication)
-   * that it should have: any client could have written such a record.
+   * Removes the meta record from the snapshot if the meta record lacks the seal that it should have: any client could
+   * have written such a record.
    */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
 
   /**
-   * Call this for a store that has lost no records or changes. Rewrites the meta record (the store's description) if
-   * its seal (authentication) or content is wrong or outdated.
+   * Call this for a store that has lost no records or changes. Rewrites the meta record if its seal or content is wrong
+   * or outdated.
    * @returns the current meta record of the store
    */
   async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {
@@ -89,8 +88,8 @@ export class Sealing {
       const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
-      // Skips the write if the store has a published change that the database has not recorded as published: `complete`
-      // would set the published revision (number of a change) back.
+      // Skips the write if the store has a published change that the database has not recorded as published. Otherwise
+      // `complete` would set the published revision back.
       if (snapshot.revision !== published?.revision) return snapshot.meta;
       // Gateways need the number of replicas, because each replica could be promoted to master.
       const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };
@@ -111,27 +110,27 @@ export class Sealing {
   }
 
   /**
-   * Stores the id of the current secret before any record is sealed (authenticated) with it. Without the id, it would
-   * seem that another client had written the records.
+   * Stores the id of the current secret before any record is sealed with this secret. Without the id, it would seem
+   * that another client had written the sealed records.
    * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {
     const { store, lease } = this.#options;
     const [own] = store.sealIds;
     if (own === undefined || sealedBy.length === 0 || sealedBy.includes(own)) return true;
-    return lease.finish(nothing, (transaction) => noteSealed(transaction, [...sealedBy, own]));
+    return lease.finish(noRecords, (transaction) => noteSealed(transaction, [...sealedBy, own]));
   }
 
   /**
-   * Seals (authenticates) every record with the current secret, without a new generation (complete rewrite of the
-   * store). Writes the meta record (the store's description) last, because its seal states that all records are sealed.
+   * Seals every record with the current secret, without a new generation (complete rewrite of the store). Writes the
+   * meta record last, because its seal states that all records are sealed.
    * @returns false if the sealing stopped early, for example because another process now holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;
     const [own] = store.sealIds;
-    // Does nothing during the wait for unknown gateways (see `Opening`): while this function writes records, nothing
-    // would end that wait.
+    // Does nothing while `Opening` waits for gateways that could be missing in the roster. While this function writes
+    // records, nothing would end that wait.
     if (own === undefined || sealedBy.join() === own || !isOpen) return true;
     logger?.info({ sealedBy, secret: own }, 'sealing every record with the current secret');
     for await (const entries of storedPages(database)) {
@@ -142,15 +141,15 @@ export class Sealing {
     const { published } = await readHistory(database);
     if (published === null) return false;
     await store.complete({ ...meta, projectedAt: new Date(this.#options.clock.now()).toISOString() }, published);
-    const isKept = await lease.finish(nothing, (transaction) => noteSealed(transaction, [own]));
+    const isKept = await lease.finish(noRecords, (transaction) => noteSealed(transaction, [own]));
     if (isKept) logger?.info({ secret: own }, 'every record is sealed: gateways may be started with the secret');
     return isKept;
   }
 
   /**
-   * Whether this process is allowed to write the meta record (the store's description) now. A process with a secret
-   * also seals (authenticates) the meta record, and this seal states that all records are sealed. So such a process
-   * must not write the meta record before all records are sealed.
+   * Whether this process is allowed to write the meta record now. A process with a secret also seals the meta record,
+   * and this seal states that all records are sealed. So such a process must not write the meta record before all
+   * records are sealed.
    */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);

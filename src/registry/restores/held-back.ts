@@ -2,6 +2,7 @@ import { type Author, registryAuthor } from '../events/author.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change, type Outcome } from '../change.js';
+import { rulesIn } from '../approvals/guard.js';
 import type { NewEvent } from '../events/repository.js';
 import { toApiKey, type StoredKey } from '../keys/repository.js';
 import { toMerchant } from '../merchants/repository.js';
@@ -13,22 +14,32 @@ import type { HeldBack } from './schema.js';
 
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
+/** Dependencies of `holdBack`. */
+export interface HoldBackContext extends ChangeContext {
+  /**
+   * The entry in the list of restores that becomes certain if a record is held back: the source then has a change that
+   * the database lacks. Omitted or undefined: no entry changes.
+   */
+  readonly restore?: number | undefined;
+}
+
 /** The format of a status in the admin API. */
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
  * A database that was restored from a backup lacks later revocations, so revoked keys would be valid again. To prevent
- * this, restricts ("holds back") each key and merchant that has fewer rights and a later revision (number of a change)
- * in the source than in the database. Such a record gets the restrictions of the source (status, earlier expiry, not
- * live), and keeps them until an operator removes them ("lift").
+ * this, holds back each key and merchant whose record in the source (the store or a gateway) has fewer rights than in
+ * the database because of a change that the database lacks (see `laterRecords`). A held-back record gets the
+ * restrictions of the source: the status, the earlier expiry, not live. The restrictions stay until an operator removes
+ * ("lifts") them.
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared the highest revision that could stand for different changes in the source and in the database,
- *   because the restored database might have used it again; 0 if it reused no revision (see `laterRecords`)
+ * @param uncompared the highest revision that could stand for different changes in the source and in the database; 0 if
+ *   there is none (see `laterRecords`)
  * @returns the number of newly held-back records
  */
 export async function holdBack(
-  context: ChangeContext,
+  context: HoldBackContext,
   entries: readonly StoreEntry[],
   source: string,
   uncompared = 0,
@@ -49,6 +60,8 @@ export async function holdBack(
       events.push(await holdMerchant(change, later, source));
       records.push(`merchant:${later.row.id}`);
     }
+    if (context.restore !== undefined && events.length > 0)
+      await transaction.updateTable('restores').set({ is_certain: 1 }).where('seq', '=', context.restore).execute();
     return { result: events.length, changed: events.length === 0 ? null : { events, records } };
   });
 }
@@ -76,8 +89,8 @@ function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'key
 }
 
 /**
- * A record whose restrictions an operator has removed, and the revision (number) of that change, which gateways have
- * to acknowledge (confirm).
+ * A record whose restrictions an operator has removed. `revision` is the number of the change that removed the
+ * restrictions. Gateways have to acknowledge (confirm) that change.
  */
 export interface Lifted {
   readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
@@ -85,9 +98,10 @@ export interface Lifted {
 }
 
 /**
- * Removes the restrictions of a key or merchant that the registry held back after a restore. Gives it the state that it
- * had in the restored database.
- * @throws Refusal if the record is not held back
+ * Removes the restrictions of a key or merchant that the registry held back after a restore. Gives the key or
+ * merchant the state that it had in the restored database.
+ * @throws Refusal if the record is not held back, or if the merchant would go live, and the approval rules require
+ *   approval for this
  */
 export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {
   return makeChange(context, author, async (change): Promise<Outcome<Lifted>> => {
@@ -96,7 +110,10 @@ export function lift(context: ChangeContext, author: Author, id: string): Promis
     if (row === undefined) throw Refusal.notFound('Held-back record');
     await transaction.deleteFrom('held_back').where('id', '=', id).execute();
     const { kind, merchant_id: merchantId } = row;
-    const was = JSON.parse(row.was) as Record<string, number | string | null> & { readonly status: string };
+    const was = JSON.parse(row.was) as Record<string, number | string | null> & {
+      readonly status: string;
+      readonly go_live?: number;
+    };
     const result = { held: { id, ...named(kind, id), merchantId }, revision };
     if (kind === 'merchant') {
       const before = await transaction
@@ -104,6 +121,14 @@ export function lift(context: ChangeContext, author: Author, id: string): Promis
         .selectAll()
         .where('id', '=', id)
         .executeTakeFirstOrThrow();
+      if (before.go_live === 0 && was.go_live === 1 && (await rulesIn(transaction)).goLive) {
+        throw new Refusal(
+          409,
+          `The merchant ${id} would go live, which needs approval: set its status and go-live with "merchant-gateway merchants set ${id}" instead`,
+          [],
+          'approval_required',
+        );
+      }
       const after = await transaction
         .updateTable('merchants')
         .set({ ...was, revision, updated_at: now, ...statusChange(before, was.status, change) })
@@ -175,8 +200,8 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 
 /**
  * Returns the status to store: the status in the source, or the database's own status if the source has ACTIVE.
- * `INACTIVE` replaces a malformed status in the source, because the database would reject that status, and the
- * comparison would stop.
+ * `INACTIVE` replaces a malformed status in the source. A database rejects some malformed statuses, such as a text with
+ * a NUL character, and the error would stop the comparison.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
@@ -202,8 +227,8 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // If the record is already held back (restricted since an earlier restore), keeps the stored state: `lift` returns
-    // to the state before the first restore.
+    // If the record is already held back, keeps the stored state. `lift` then returns the record to its state before it
+    // was first restricted.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

@@ -6,10 +6,11 @@ import { canBeKnown } from '../projection/current-records.js';
 import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
+import { neverLifted, type RestrictedField, type RestrictedRecord, type Restriction } from './never-lifted.js';
 
 /**
- * A key whose record in the store, or in a gateway's report, has a later revision (number of a change) and fewer rights
- * than its row in the database.
+ * A key whose record in the store, or in a gateway's report, has fewer rights than its row in the database because of a
+ * change that the database lacks. `record` is without the restrictions that the database has lifted since.
  */
 export interface LaterKey {
   readonly row: StoredKey;
@@ -17,8 +18,8 @@ export interface LaterKey {
 }
 
 /**
- * A merchant whose record in the store, or in a gateway's report, has a later revision (number of a change) and fewer
- * rights than its row in the database.
+ * A merchant whose record in the store, or in a gateway's report, has fewer rights than its row in the database because
+ * of a change that the database lacks. `record` is without the restrictions that the database has lifted since.
  */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
@@ -26,12 +27,15 @@ export interface LaterMerchant {
 }
 
 /**
- * Finds the entries that have fewer rights than the database (inactive, not live, or an earlier expiry) because the
- * database lacks a change. The database lacks a change if the revision (number of a change) of an entry is higher than
- * that of its row.
- * @param uncompared the highest revision that could stand for different changes in an entry and in the database,
- *   because the restored database might have used it again. Up to this revision, the higher number need not be the
- *   later change. So an entry also counts as later if its row has an unpublished change with such a revision
+ * Finds the entries that have fewer rights than their rows in the database because the database lacks a change. An
+ * entry has fewer rights if it is inactive, is not live or expires earlier. The database lacks a change in these cases:
+ * 1. The entry has a higher revision than its row.
+ * 2. The row has an unpublished change with a revision up to `uncompared`. After a restore, the database might have
+ *    reused revisions, and a reused revision does not show which change is later.
+ * 3. No change in the database gave the row these rights after the revision of the entry (see `neverLifted`). The
+ *    rights that such a change did give to the row are not restricted.
+ * @param uncompared the highest revision that could stand for different changes in an entry and in the database; 0 if
+ *   no revision was reused
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -48,26 +52,50 @@ export async function laterRecords(
       : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
   const merchantRows =
     ids.length === 0 ? [] : await database.selectFrom('merchants').selectAll().where('id', 'in', ids).execute();
+  const keys = keyRows.flatMap((row) => {
+    const record = keyRecords.get(row.lookup_id);
+    if (record === undefined) return [];
+    const common = { merchantId: row.merchant_id, keyId: row.key_id, revision: record.revision };
+    return [{ row, record, name: `key:${row.lookup_id}`, ...common, restrictions: keyRestrictions(record, row) }];
+  });
+  const merchants = merchantRows.flatMap((row) => {
+    const record = merchantRecords.get(row.id);
+    if (record === undefined) return [];
+    const common = { merchantId: row.id, keyId: null, revision: record.revision };
+    return [{ row, record, name: `merchant:${row.id}`, ...common, restrictions: merchantRestrictions(record, row) }];
+  });
   const waiting = await waitingNames(database, usable, uncompared);
-  return {
-    keys: keyRows.flatMap((row) => {
-      const record = keyRecords.get(row.lookup_id);
-      const isLater = (record?.revision ?? 0) > row.revision || waiting.has(`key:${row.lookup_id}`);
-      return record !== undefined && isLater && grantsLess(record, row) ? [{ row, record }] : [];
-    }),
-    merchants: merchantRows.flatMap((row) => {
-      const record = merchantRecords.get(row.id);
-      if (record === undefined) return [];
-      if (record.revision <= row.revision && !waiting.has(`merchant:${row.id}`)) return [];
-      const isLess = (record.status !== 'ACTIVE' && row.status === 'ACTIVE') || (!record.goLive && row.go_live === 1);
-      return isLess ? [{ row, record }] : [];
-    }),
-  };
+  const isLater = ({ row, revision, name }: Compared): boolean => revision > row.revision || waiting.has(name);
+  const compared: readonly Compared[] = [...keys, ...merchants];
+  const lost = await neverLifted(
+    database,
+    compared.filter((one) => !isLater(one)),
+  );
+  const isLacking = (one: Compared): boolean => one.restrictions.length > 0 && (isLater(one) || lost.has(one));
+  // A record that is not later keeps only the restrictions that the database has not lifted since.
+  const keeps = (one: Compared, field: RestrictedField): boolean => isLater(one) || lost.get(one)?.has(field) === true;
+  const laterKeys = keys.filter(isLacking).map((one): LaterKey => {
+    const { row, record } = one;
+    const status = keeps(one, 'status') ? record.status : 'ACTIVE';
+    return { row, record: { ...record, status, expiresAt: keeps(one, 'expiresAt') ? record.expiresAt : null } };
+  });
+  const laterMerchants = merchants.filter(isLacking).map((one): LaterMerchant => {
+    const { row, record } = one;
+    const status = keeps(one, 'status') ? record.status : 'ACTIVE';
+    return { row, record: { ...record, status, goLive: keeps(one, 'goLive') ? record.goLive : true } };
+  });
+  return { keys: laterKeys, merchants: laterMerchants };
+}
+
+/** An entry and its row in the database. */
+interface Compared extends RestrictedRecord {
+  readonly row: { readonly revision: number };
+  readonly name: string;
 }
 
 /**
- * Returns the names of those entries that are in the outbox (changes not yet written to the store) with this revision
- * (number of a change) or a lower one.
+ * Returns the names of those entries that are in the outbox with this revision or a lower one. The outbox has the
+ * changes that are not yet written to the store.
  */
 async function waitingNames(
   database: RegistryDatabase,
@@ -85,10 +113,27 @@ async function waitingNames(
   return new Set(rows.map(({ name }) => name));
 }
 
-function grantsLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
-  if (row.status !== 'ACTIVE') return false;
-  return status !== 'ACTIVE' || endOf(expiresAt) < (row.expires_at ?? Infinity);
+/** Returns the restrictions of the record that the row lacks. A row that is not active lacks no restriction. */
+function keyRestrictions({ status, expiresAt }: KeyRecord, row: StoredKey): Restriction[] {
+  if (row.status !== 'ACTIVE') return [];
+  const end = endOf(expiresAt);
+  const restrictions: Restriction[] = status === 'ACTIVE' ? [] : [inactive];
+  const isIn: Restriction['isIn'] = (state) => typeof state.expiresAt === 'string' && endOf(state.expiresAt) <= end;
+  if (end < (row.expires_at ?? Infinity)) restrictions.push({ field: 'expiresAt', isIn });
+  return restrictions;
 }
+
+/** Returns the restrictions of the record that the row lacks. */
+function merchantRestrictions({ status, goLive }: MerchantRecord, row: LaterMerchant['row']): Restriction[] {
+  const restrictions: Restriction[] = status !== 'ACTIVE' && row.status === 'ACTIVE' ? [inactive] : [];
+  if (!goLive && row.go_live === 1) restrictions.push({ field: 'goLive', isIn: (state) => state.goLive === false });
+  return restrictions;
+}
+
+const inactive: Restriction = {
+  field: 'status',
+  isIn: ({ status }) => typeof status === 'string' && status !== 'ACTIVE',
+};
 
 /** Returns when a record expires, in milliseconds since 1970. Infinity if the expiry is missing or invalid. */
 export function endOf(expiresAt: string | null): number {

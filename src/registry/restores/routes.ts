@@ -10,7 +10,7 @@ import { lift, listHeldBack } from './held-back.js';
 import { mostRestores } from './restores.js';
 import { heldBackSchema, restoreSchema } from './schema.js';
 
-/** Routes for restores of the database from a backup, and for the records that stay restricted after them. */
+/** Routes for restores of the database from a backup, and for the records that stay restricted after a restore. */
 export const restoreRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 
@@ -20,7 +20,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'Restores of the database from a backup that the registry found or suspected, newest first',
+          summary: 'Restores of the database from a backup, certain and suspected ones, newest first',
           data: Type.Array(restoreSchema),
         },
         access: { permission: 'restores:read' },
@@ -70,7 +70,7 @@ export const restoreRoutes: Routes = (app, context) => {
           summary: 'Reactivate a key or merchant held inactive: it gets back its state in the restored database',
           data: withPropagation(lifted),
         },
-        access: { permission: 'restores:write' },
+        access: { permission: 'restores:write', isProven: true },
       },
     },
     async (request, reply) => {

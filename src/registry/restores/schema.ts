@@ -21,8 +21,8 @@ export const restoreSchema = Type.Object({
 });
 
 /**
- * A key or merchant that the registry restricted after its database was restored from a backup. A gateway, or the
- * records in Redis, had a later change that gave it fewer rights.
+ * A key or merchant that the registry restricted after its database was restored from a backup. A gateway or the store
+ * in Redis had a record of this key or merchant with fewer rights, from a change that the database lacks.
  */
 export const heldBackSchema = Type.Object({
   kind: Type.Enum(['key', 'merchant']),
@@ -34,7 +34,7 @@ export const heldBackSchema = Type.Object({
     deprecated: true,
     description: 'Deprecated: read keyId instead or, if the record is a merchant, merchantId.',
   }),
-  /** Where the later revision (number of the change) was found: `store`, or the instance id of a gateway. */
+  /** Where the record with fewer rights was found: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,
 });

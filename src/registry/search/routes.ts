@@ -1,19 +1,23 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
 import { success } from '../../rest/envelope.js';
 import Type from '../../typebox/typebox.js';
-import type { Caller } from '../administrators/caller.js';
-import { callerOf } from '../administrators/request-author.js';
+import { lacksReason } from '../administrators/refused-right.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
 import { type Permission, permits } from '../administrators/roles.js';
 import { hasPart } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { Routes } from '../routes.js';
+import { storedForms } from '../usage/checked-batch.js';
 import { type Found, foundSchema, searchQuery } from './schema.js';
 
 /** Maximum number of results of each kind. */
 const mostOfKind = 5;
 
-/** Adds the route that finds records by an id, a name or an IP address. */
-export const searchRoutes: Routes = (app, { database }) => {
+/**
+ * Adds the route that finds records by an id, a name or an IP address. The response omits records that the caller must
+ * not see, or sees only with a reason that the request lacks.
+ */
+export const searchRoutes: Routes = (app, context) => {
   app.get(
     '/search',
     {
@@ -26,7 +30,17 @@ export const searchRoutes: Routes = (app, { database }) => {
         access: { permission: 'merchants:read', merchant: 'list', reads: 'usage' },
       },
     },
-    async (request) => success('Search done', await search(database, callerOf(request), request.query.q.trim())),
+    async (request) => {
+      const { roles, merchantId } = callerOf(request);
+      const author = authorOf(request);
+      const text = request.query.q.trim();
+      const found: Found[] = [];
+      for (const { permission, find } of finders) {
+        const isAllowed = permits(roles, permission) && !lacksReason(context, author, permission);
+        if (text !== '' && isAllowed) found.push(...(await find(context.database, text, merchantId)));
+      }
+      return success('Search done', found);
+    },
   );
 };
 
@@ -41,13 +55,6 @@ const finders: readonly { readonly permission: Permission; readonly find: Finder
   { permission: 'usage:read', find: findAddresses },
   { permission: 'administrators:read', find: findAdministrators },
 ];
-
-async function search(database: RegistryDatabase, { roles, merchantId }: Caller, text: string): Promise<Found[]> {
-  const found: Found[] = [];
-  for (const { permission, find } of finders)
-    if (text !== '' && permits(roles, permission)) found.push(...(await find(database, text, merchantId)));
-  return found;
-}
 
 async function findMerchants(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
   let wanted = database.selectFrom('merchants').select(['id', 'name']);
@@ -79,13 +86,14 @@ async function findEvents(database: RegistryDatabase, text: string, memberOf: st
 }
 
 async function findAddresses(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
-  const address = parseIpAddress(text)?.text;
-  if (address === undefined) return [];
-  let wanted = database.selectFrom('usage_addresses').select('merchant_id').where('address', '=', address);
+  if (parseIpAddress(text) === null) return [];
+  let wanted = database.selectFrom('usage_addresses').select(['merchant_id', 'address']);
+  wanted = wanted.where('address', 'in', storedForms(text));
   // Omits requests with an unknown key: they belong to no merchant, so their merchant id is empty.
   wanted = memberOf === null ? wanted.where('merchant_id', '!=', '') : wanted.where('merchant_id', '=', memberOf);
-  const rows = await wanted.groupBy('merchant_id').orderBy('merchant_id').limit(mostOfKind).execute();
-  return rows.map((row) => ({ kind: 'address', id: address, name: null, merchantId: row.merchant_id }));
+  const grouped = wanted.groupBy(['merchant_id', 'address']).orderBy('merchant_id').orderBy('address');
+  const rows = await grouped.limit(mostOfKind).execute();
+  return rows.map((row) => ({ kind: 'address', id: row.address, name: null, merchantId: row.merchant_id }));
 }
 
 async function findAdministrators(database: RegistryDatabase, text: string): Promise<Found[]> {

@@ -39,7 +39,7 @@ export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenO
         if (key === null) throw noKey();
         const { approvalId } = request.query;
         if (approvalId !== undefined) await requireProof(request, { attempts, clock: context.clock });
-        const signed = await servicesTokenFor(context, { key, reasonFor }, callerOf(request), approvalId);
+        const signed = await servicesTokenFor(context, { key, reasonFor }, callerOf(request), { approvalId });
         reply.code(201);
         return success('Token signed', signed);
       },

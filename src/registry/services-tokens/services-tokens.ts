@@ -17,22 +17,30 @@ export interface ServicesTokenClaims {
   readonly permissions: readonly WalletPermission[];
   /** The permissions in `permissions` whose use requires a reason. */
   readonly reasonFor: readonly WalletPermission[];
-  /** Amounts above which funding needs approval; null: no amount needs approval. */
+  /**
+   * For each currency, the amount in minor units above which funding needs approval. In a currency that is not listed,
+   * each funding needs approval. Null: no funding needs approval.
+   */
   readonly fundingLimits: FundingLimits | null;
   /** The one approved funding that the token permits above the limits; null if the caller named no approved request. */
   readonly approved: Funding | null;
+  /**
+   * The address of the client for whom the registry itself sends the request to the services; null if the address is
+   * unknown. Undefined if the client sends the request: the services then see the client's address.
+   */
+  readonly clientAddress: string | null | undefined;
   readonly id: string;
   /** The current time, in milliseconds since 1970. */
   readonly now: number;
 }
 
 /**
- * Signs a token by which the services recognise an administrator. It expires after 5 minutes, or when the caller's own
- * credential expires, if that is earlier.
+ * Signs a token by which the services recognise an administrator. The token expires after 5 minutes or together with
+ * the caller's own credential, whichever is earlier.
  */
 export async function signServicesToken(
   { privateKey, keyId }: ServicesTokenKey,
-  { caller, permissions, reasonFor, fundingLimits, approved, id, now }: ServicesTokenClaims,
+  { caller, permissions, reasonFor, fundingLimits, approved, clientAddress, id, now }: ServicesTokenClaims,
 ): Promise<{ readonly token: string; readonly expiresAt: string }> {
   const issuedAt = Math.floor(now / 1000);
   const latest = issuedAt + servicesToken.longestSeconds;
@@ -42,6 +50,7 @@ export async function signServicesToken(
     ...(fundingLimits === null ? {} : { fundingLimits }),
     ...(approved === null ? {} : { approved }),
     ...(caller.sources === null ? {} : { sources: caller.sources }),
+    ...(clientAddress === undefined ? {} : { clientAddress }),
   })
     .setProtectedHeader({ alg: servicesToken.algorithm, kid: keyId, typ: servicesToken.type })
     .setIssuer(servicesToken.issuer)

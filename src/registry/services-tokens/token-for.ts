@@ -14,17 +14,25 @@ export interface ServicesTokenSigner {
   readonly reasonFor: ReadonlySet<string>;
 }
 
+/** What a services token is for. */
+interface TokenUse {
+  /** The caller's approved request to fund a wallet; undefined if the caller names no request. */
+  readonly approvalId: string | undefined;
+  /** The client's address, if the registry itself sends the request to the services; null if unknown. */
+  readonly clientAddress?: string | null;
+}
+
 /**
- * Signs a services token with the caller's permissions for wallets. Leaves out `wallets:fund` if the caller did not
- * sign in recently.
- * @param approvalId the caller's approved request to fund a wallet; undefined if the caller names no request
- * @throws Refusal if the request was not approved in the last 24 hours, or belongs to another administrator
+ * Signs a services token with the caller's permissions for wallets. If the caller uses a console session without a
+ * recent sign-in, leaves out `wallets:fund`.
+ * @throws Refusal if the request to fund a wallet was not approved in the last 24 hours, or belongs to another
+ * administrator
  */
 export async function servicesTokenFor(
   { database, clock, random }: Pick<RegistryContext, 'database' | 'clock' | 'random'>,
   { key, reasonFor }: ServicesTokenSigner,
   caller: Caller,
-  approvalId: string | undefined,
+  { approvalId, clientAddress }: TokenUse,
 ) {
   // Imports this module only when needed: it loads jose, which a registry without services tokens never uses.
   const { signServicesToken } = await import('./services-tokens.js');
@@ -36,7 +44,7 @@ export async function servicesTokenFor(
   const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
   const { fundingAbove } = await rulesIn(database);
   const signed = await signServicesToken(key, {
-    ...{ caller, permissions, now, approved, fundingLimits: fundingAbove },
+    ...{ caller, permissions, now, approved, clientAddress, fundingLimits: fundingAbove },
     reasonFor: permissions.filter((permission) => reasonFor.has(permission)),
     id: newId('jti', now, random),
   });

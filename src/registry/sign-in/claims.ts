@@ -12,12 +12,12 @@ export interface RoleRule {
   readonly roles: readonly string[];
 }
 
-/** The rules that derive roles, and the merchant of a member, from the claims (fields) of an ID token. */
+/** The rules that derive a person's roles (and a member's merchant) from the claims (fields) of an ID token. */
 export class ClaimRules {
   readonly #roles: readonly RoleRule[];
   readonly #merchant: string | null;
 
-  /** @param merchant the name of the claim that has the id of a member's merchant; null if members cannot sign in */
+  /** @param merchant the name of the claim with a member's merchant id; null: claims cannot make a person a member */
   constructor(roles: readonly RoleRule[], merchant: string | null) {
     this.#roles = roles;
     this.#merchant = merchant;
@@ -51,8 +51,8 @@ export class ClaimRules {
   }
 }
 
-/** What claims grant a person: roles and, to a member, a merchant. `merchantId` is null for other administrators. */
-export interface Grant {
+/** What claims grant a person: roles and, to a merchant's member, that merchant. Otherwise, `merchantId` is null. */
+interface Grant {
   readonly roles: readonly string[];
   readonly merchantId: string | null;
 }
@@ -64,8 +64,8 @@ function has(given: unknown, value: string): boolean {
 const longestName = 56;
 
 /**
- * Returns a display name for a new administrator, in a form that `actorForm` accepts. The name need not be unique:
- * `iss` and `sub` identify the person.
+ * Returns a display name for a new administrator, in a form that `actorForm` accepts. The name can be in use already:
+ * `accountOf` makes it unique, and `iss` and `sub` identify the person.
  */
 export function nameIn(claims: Readonly<Record<string, unknown>>): string {
   const { preferred_username: username, sub } = claims;

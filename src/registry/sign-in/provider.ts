@@ -1,10 +1,10 @@
 import type * as OpenId from 'openid-client';
 import type { ClaimRules } from './claims.js';
 
-/** The claims of a person, after their token was verified. */
+/** The verified claims of a person, from the ID token and the UserInfo response. */
 export type Claims = Readonly<Record<string, unknown>> & { readonly iss: string; readonly sub: string };
 
-/** Options of the OpenID provider (`registry.oidc`), with the client secret itself. */
+/** Options of the OpenID provider (`registry.oidc`), with the client secret instead of the path of its file. */
 export interface ProviderOptions {
   readonly issuer: string;
   readonly clientId: string;
@@ -15,8 +15,8 @@ export interface ProviderOptions {
 }
 
 /**
- * The codes of a sign-in with a device code (RFC 8628). The person needs `userCode` and a URI; the registry stores
- * `deviceCode`.
+ * The codes of a sign-in with a device code (RFC 8628). The person needs `userCode` and one of the two URIs; the
+ * registry stores `deviceCode`.
  */
 export interface DeviceCode {
   readonly deviceCode: string;
@@ -41,11 +41,12 @@ export interface BrowserSecrets {
   readonly verifier: string;
 }
 
-/** Thrown if the provider did not prove an identity. `reason` is one word without secrets, which events can contain. */
+/** Thrown if the provider did not prove an identity. Events can contain `reason`, which is one word without secrets. */
 export class ProviderError extends Error {
   /**
-   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider refused; `reason` is its OAuth
-   * error code. `invalid`: the response does not prove an identity.
+   * @param kind `unavailable`: no usable response, or the provider rejects the registry's own configuration.
+   *   `refused`: the provider refused the sign-in; `reason` is the OAuth error code. `invalid`: the response does not
+   *   prove an identity.
    */
   constructor(
     readonly kind: 'unavailable' | 'refused' | 'invalid',
@@ -66,7 +67,7 @@ const metadataMilliseconds = 60 * 60 * 1000;
  */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
-/** Maximum age of the person's last sign-in at the provider when a session of the console begins. */
+/** If a person's last authentication at the provider is older than this, the console requires a new authentication. */
 const longestProofSeconds = 8 * 60 * 60;
 
 /** A client of one OpenID provider. Loads openid-client and the provider's metadata at the first sign-in. */
@@ -158,7 +159,7 @@ export class IdentityProvider {
     return this.#call(async (client, config) => {
       const tokens = await client.refreshTokenGrant(config, refreshToken);
       const verified = await this.#verified(client, config, tokens, subject);
-      // A provider that does not rotate refresh tokens sends no new one. The current one then stays valid.
+      // A provider that does not rotate refresh tokens sends no new token, and the current refresh token stays valid.
       return { ...verified, refreshToken: verified.refreshToken ?? refreshToken };
     });
   }
@@ -239,7 +240,7 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
     // For example invalid_client: the registry's own configuration is wrong, so every sign-in fails.
     return new ProviderError('unavailable', wordIn(error.error));
   }
-  // openid-client wraps an error that `boundedFetch` throws: the original error is in `cause`.
+  // If `boundedFetch` throws an error, openid-client throws another error with the original error in `cause`.
   const { cause } = error as { readonly cause?: unknown };
   if (cause instanceof UnusableResponse) return new ProviderError('unavailable', cause.code, { cause: error });
   const { code } = error as { readonly code?: unknown };
@@ -257,8 +258,8 @@ const mostBytes = 256 * 1024;
 
 /**
  * Fetches like `fetch`, but limits the body to 256 KiB, because a provider could otherwise exhaust the memory. Also
- * fails if the Content-Type is JSON but the body is not: openid-client would report a truncated body as an invalid
- * token.
+ * fails if the Content-Type is JSON but the body is not valid JSON. Otherwise openid-client would report a truncated
+ * body as an invalid token.
  */
 async function boundedFetch(url: string, options: object): Promise<Response> {
   const { body, status, headers } = await fetch(url, options);
@@ -282,7 +283,7 @@ const jsonType = /^\s*application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
 
 function isJson(body: Buffer): boolean {
   try {
-    // Like `Response.json()`, this ignores a byte order mark.
+    // Like `Response.json()`, TextDecoder removes a byte order mark.
     JSON.parse(new TextDecoder().decode(body));
     return true;
   } catch {

@@ -1,20 +1,40 @@
 import { Refusal } from '../../rest/refusal.js';
+import type { Caller } from '../administrators/caller.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { ended, refreshRunning } from './refusals.js';
 import type { SignInRow } from './sign-in-row.js';
 
-/** Maximum number of sign-ins from one IP address that wait for the person's approval. */
+/** Maximum number of sign-ins from one IP address, or one IPv6 /64, that wait for the person's approval. */
 const mostPendingOfSource = 20;
 /** Maximum number of sign-ins from all addresses together that wait for the person's approval. */
 const mostPending = 1000;
-/** How long after the start of a refresh another refresh of the same sign-in gets a 409, in milliseconds. */
-export const refreshMilliseconds = 10_000;
+/**
+ * While a refresh is in progress, other refreshes of the same sign-in get a 409 for at most this time, in milliseconds.
+ * It is longer than the four calls of a refresh, which take up to 5 seconds each: metadata, token, signing keys and
+ * UserInfo.
+ */
+export const refreshMilliseconds = 25_000;
+/**
+ * After a completed refresh, the replaced handle (the client's secret) causes a 409 for this time, in milliseconds.
+ * Later use of the replaced handle ends the sign-in.
+ */
+const freshMilliseconds = 10_000;
 
-/** Deletes sign-ins and session tokens that expired before a time, in milliseconds since 1970. */
+/**
+ * Deletes sign-ins and session tokens that expired before a time, in milliseconds since 1970. Keeps a token that a
+ * sign-in still refers to: a sign-in lasts for hours, its tokens only for minutes.
+ */
 export async function deleteEnded(database: RegistryDatabase, before: number): Promise<void> {
   await database.deleteFrom('sign_ins').where('expires_at', '<', before).execute();
-  const sessions = database.deleteFrom('administrator_tokens').where('kind', '=', 'session');
-  await sessions.where('expires_at', '<', before).execute();
+  await database
+    .deleteFrom('administrator_tokens')
+    .where('kind', '=', 'session')
+    .where('expires_at', '<', before)
+    .where((it) =>
+      it.not(it.exists(it.selectFrom('sign_ins').select('id').whereRef('token_id', '=', 'administrator_tokens.id'))),
+    )
+    .execute();
 }
 
 /**
@@ -38,13 +58,55 @@ export async function claimTurn(
   return Number(numUpdatedRows) === 1;
 }
 
-/** Whether a sign-in got its current session token within the last ten seconds (`refreshMilliseconds`). */
+/**
+ * Whether a sign-in got its current session token within the last ten seconds (`freshMilliseconds`). The token's
+ * time may also be ahead, because the clocks of replicas differ. If it is further ahead, the clock was set back.
+ */
 export async function isFresh(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
   { token_id }: SignInRow,
 ): Promise<boolean> {
   const token = database.selectFrom('administrator_tokens').select('created_at').where('id', '=', token_id);
-  return clock.now() - ((await token.executeTakeFirst())?.created_at ?? 0) < refreshMilliseconds;
+  return Math.abs(clock.now() - ((await token.executeTakeFirst())?.created_at ?? 0)) < freshMilliseconds;
+}
+
+/**
+ * Returns the sign-in that issued the caller's token, or that created the link of the caller's session; null if the
+ * caller has another credential.
+ * @throws Refusal 401 if the token was replaced or revoked while the request was in progress
+ */
+export async function signInOf(
+  transaction: RegistryDatabase,
+  { proof, tokenId, session }: Pick<Caller, 'proof' | 'tokenId' | 'session'>,
+): Promise<Pick<SignInRow, 'id' | 'expires_at'> | null> {
+  const signInId = session?.signInId ?? null;
+  if (signInId === null && (tokenId === null || proof.startsWith('token:'))) return null;
+  const active = transaction.selectFrom('sign_ins').select(['id', 'expires_at']).where('status', '=', 'ACTIVE');
+  const own = signInId === null ? active.where('token_id', '=', tokenId) : active.where('id', '=', signInId);
+  const row = await own.executeTakeFirst();
+  if (row === undefined) throw new Refusal(401, 'Invalid token');
+  return row;
+}
+
+/**
+ * Ends a sign-in and revokes its current session token. Call this in a change, which locks the revision: no refresh can
+ * then replace the token meanwhile.
+ * @returns the sign-in before its end; null if it had already ended
+ */
+export async function endSignIn(transaction: RegistryDatabase, id: string, now: number): Promise<SignInRow | null> {
+  const active = transaction.selectFrom('sign_ins').selectAll().where('id', '=', id).where('status', '<>', 'ENDED');
+  const row = await active.executeTakeFirst();
+  if (row === undefined) return null;
+  await transaction.updateTable('sign_ins').set({ status: 'ENDED', sealed: null }).where('id', '=', id).execute();
+  if (row.token_id !== null) await revokeSession(transaction, row.token_id, now);
+  return row;
+}
+
+/** Returns the refusal of a request after another request has changed its sign-in: 409 if a refresh did, else 401. */
+export async function lateRefusal(transaction: RegistryDatabase, { id, status }: SignInRow): Promise<Refusal> {
+  const active = transaction.selectFrom('sign_ins').select('id').where('status', '=', 'ACTIVE').where('id', '=', id);
+  const isRefreshed = status === 'ACTIVE' && (await active.executeTakeFirst()) !== undefined;
+  return isRefreshed ? refreshRunning() : ended();
 }
 
 /** Revokes a session token. */
@@ -53,7 +115,11 @@ export async function revokeSession(transaction: RegistryDatabase, id: string, n
   await valid.where('revoked_at', 'is', null).execute();
 }
 
-/** Rejects a new sign-in if too many sign-ins already wait for the person's approval. @throws Refusal 429 */
+/**
+ * Rejects a new sign-in if too many sign-ins already wait for the person's approval.
+ * @param source the client's source, as `countedSource` returns it
+ * @throws Refusal 429
+ */
 export async function requireRoom(database: RegistryDatabase, source: string, now: number): Promise<void> {
   const { total, own } = await database
     .selectFrom('sign_ins')

@@ -18,7 +18,7 @@ export function unavailableRefusal(): Refusal {
   return new Refusal(503, 'The OpenID provider is unavailable: try again later', [], 'provider_unavailable');
 }
 
-/** Creates a 409: another request has just refreshed the sign-in. */
+/** Creates a 409: another request is refreshing the sign-in, or has just refreshed it. */
 export function refreshRunning(): Refusal {
   return new Refusal(
     409,

@@ -32,7 +32,7 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
       throw new Refusal(404, 'This registry has no OpenID provider: set registry.oidc', [], 'sign_in_not_configured');
     };
 
-    /** Counts sign-ins that are refused because there are too many, or because the provider is unavailable. */
+    /** Calls `act`. Counts the request if `act` refuses it with 429 (too many attempts) or 503 (no usable provider). */
     const counted = async <Result>(
       request: FastifyRequest,
       act: (author: Author) => Promise<Result>,

@@ -4,8 +4,8 @@ const moment = Type.String({ format: 'date-time' });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
 
 /**
- * A sign-in that waits for the person's approval. `handle` is the secret with which the client continues the sign-in;
- * only this response contains the handle.
+ * The response that begins a sign-in, which then waits for the person's approval. `handle` is the secret with which the
+ * client continues the sign-in. No other response contains it.
  */
 export const deviceSignInSchema = Type.Object({
   handle: Type.String(),
@@ -39,6 +39,6 @@ export type Session = Static<typeof sessionSchema>;
 export const handleBody = Type.Object({
   handle: Type.String({
     pattern: /^[A-Za-z0-9_-]{43}$/,
-    description: 'the value of handle in the last response about this sign-in',
+    description: 'the secret that continues this sign-in: the value of handle in the last response about it',
   }),
 });

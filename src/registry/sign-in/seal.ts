@@ -6,7 +6,7 @@ const tagBytes = 16;
 
 /**
  * Encrypts secrets of the provider for the database. The key is derived from the client secret. The database does not
- * contain that secret, so a stolen copy of the database reveals nothing.
+ * contain the client secret, so a stolen copy of the database reveals none of the encrypted secrets.
  */
 export class SecretSeal {
   readonly #key: Buffer;

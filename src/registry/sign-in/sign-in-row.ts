@@ -7,7 +7,7 @@ export interface SignInRow {
    * SHA-256, in hex, of the handle (secret) that the client must send next. Each successful use replaces the handle.
    */
   digest: string;
-  /** SHA-256 of the previous handle (the client's secret); null before the first replacement. */
+  /** SHA-256, in hex, of the previous handle (the client's secret); null before the first replacement. */
   former_digest: string | null;
   /**
    * The encrypted secret of the provider: the device code until the person approves, then the refresh token. Null if
@@ -15,8 +15,14 @@ export interface SignInRow {
    */
   sealed: string | null;
   administrator_id: string | null;
-  /** The session token that was issued last. */
+  /** 1 if claims gave the roles; null before the person has approved, and in a row of the previous release. */
+  has_claimed_roles: number | null;
+  /** The id of the session token that was issued last; null until the person has approved. */
   token_id: string | null;
+  /**
+   * The client's source (`countedSource`). In a row of the previous release the whole address, so that an IPv6 row
+   * counts only in the total of all sources.
+   */
   source: string;
   /** How long the client must wait between two requests. */
   interval_seconds: number;

@@ -1,4 +1,4 @@
-import type { Selectable } from '../../database/kysely.js';
+import { countedSource } from '../../rest/counted-source.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Administrator } from '../administrators/schema.js';
 import type { Attempts } from '../administrators/attempts.js';
@@ -8,15 +8,22 @@ import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import type { NewEvent } from '../events/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
-import type { RegistryTables } from '../tables.js';
 import { accountOf } from './account.js';
 import type { IdentityProvider, Verified } from './provider.js';
 import { asProblem, denied, ended, expired, refreshRunning, unavailable, unavailableRefusal } from './refusals.js';
 import type { DeviceSignIn, Session } from './schema.js';
-import { claimTurn, deleteEnded, isFresh, refreshMilliseconds, requireRoom, revokeSession } from './queries.js';
+import {
+  claimTurn,
+  deleteEnded,
+  endSignIn,
+  isFresh,
+  lateRefusal,
+  refreshMilliseconds,
+  requireRoom,
+  revokeSession,
+} from './queries.js';
 import { SecretSeal } from './seal.js';
-
-type Row = Selectable<RegistryTables['sign_ins']>;
+import type { SignInRow as Row } from './sign-in-row.js';
 
 const second = 1000;
 /** How long a session token is valid at most, in milliseconds. */
@@ -26,7 +33,7 @@ const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
 /**
  * How long a sign-in stays stored after its expiry, in milliseconds. During this time, the registry recognises a replay
- * of its handle (the client's secret).
+ * of the sign-in's handle (the client's secret).
  */
 const keptMilliseconds = 24 * 60 * 60 * second;
 const handleBytes = 32;
@@ -41,8 +48,8 @@ export interface SignInOptions extends Pick<RegistryContext, 'database' | 'clock
 
 /**
  * Signs people in with a device code (RFC 8628). All state is in the database, so any replica can handle each request.
- * The database contains only the hashes of handles (the clients' secrets), and contains the provider's secrets only in
- * encrypted form.
+ * A handle is the secret with which a client continues its sign-in. The database contains handles only as hashes, and
+ * the provider's secrets only in encrypted form.
  */
 export class SignIns {
   readonly #options: SignInOptions;
@@ -53,10 +60,15 @@ export class SignIns {
     this.#seal = new SecretSeal(options.provider.options.clientSecret, options.random);
   }
 
-  /** Starts a sign-in. @throws Refusal 429 beyond the limits, 503 if the provider is unavailable */
-  async start(source: string): Promise<DeviceSignIn> {
+  /**
+   * Starts a sign-in.
+   * @param address the client's IP address
+   * @throws Refusal 429 beyond the limits, 503 if the provider is unavailable
+   */
+  async start(address: string): Promise<DeviceSignIn> {
     const { database, clock, random, provider } = this.#options;
     const now = clock.now();
+    const source = countedSource(address);
     await deleteEnded(database, now - keptMilliseconds);
     await requireRoom(database, source, now);
     const begun = await provider.startDevice().catch(unavailable);
@@ -69,6 +81,7 @@ export class SignIns {
       .values({
         ...{ id, status: 'PENDING', digest: digestOf(handle), former_digest: null, source },
         ...{ sealed: this.#seal.seal(begun.deviceCode, id), administrator_id: null, token_id: null },
+        has_claimed_roles: null,
         ...{ interval_seconds: intervalSeconds, polled_at: now, created_at: now },
         expires_at: now + expiresInSeconds * second,
       })
@@ -150,8 +163,9 @@ export class SignIns {
       throw new Refusal(409, 'This token is not a session: revoke it with POST /tokens/ID/revoke', [], 'no_session');
     }
     const event = { action: 'sign-in.ended', merchantId: caller.merchantId ?? '', keyId: null, before: null } as const;
-    await this.#end(row, author, { ...event, after: { signInId: row.id, cause: 'signed-out' } });
-    const refreshToken = this.#open(row);
+    const after = { signInId: row.id, cause: 'signed-out' };
+    const current = await this.#end(row, author, () => ({ ...event, after }));
+    const refreshToken = this.#open(current ?? row);
     // The sign-in has ended in the database, so a failure of the provider is ignored.
     if (refreshToken !== null) await provider.revoke(refreshToken).catch(() => undefined);
   }
@@ -164,8 +178,9 @@ export class SignIns {
     const id = newId('tok', context.clock.now(), random);
     const issued = await makeUnpublishedChange<Issued>(context, author, async (change) => {
       const { transaction, now } = change;
-      const account = await accountOf(change, random, claims, provider.options.rules, row.administrator_id);
-      if ('cause' in account) return { result: account, events: [] };
+      const { rules } = provider.options;
+      const account = await accountOf(change, random, claims, rules, row.status === 'PENDING' ? null : row);
+      if ('result' in account) return account;
       const { administrator, events } = account;
       const end = Math.min(now + sessionMilliseconds, expiresAt);
       await transaction
@@ -181,14 +196,14 @@ export class SignIns {
         .set({
           ...{ status: 'ACTIVE', digest: digestOf(handle), former_digest: row.digest, expires_at: expiresAt },
           ...{ sealed: refreshToken === null ? null : this.#seal.seal(refreshToken, row.id), polled_at: 0 },
-          ...{ administrator_id: administrator.id, token_id: id },
+          ...{ administrator_id: administrator.id, token_id: id, has_claimed_roles: Number(rules.decide) },
         })
         .where('id', '=', row.id)
         .where('digest', '=', row.digest)
         .where('status', '=', row.status)
         .executeTakeFirstOrThrow();
-      // Another request has ended the sign-in meanwhile. The exception rolls the new session token back.
-      if (Number(numUpdatedRows) !== 1) throw ended();
+      // Another request has ended or refreshed the sign-in meanwhile. The exception rolls the new session token back.
+      if (Number(numUpdatedRows) !== 1) throw await lateRefusal(transaction, row);
       if (row.token_id !== null) await revokeSession(transaction, row.token_id, now);
       const event = { merchantId: administrator.merchantId ?? '', keyId: null, before: null } as const;
       const { name, roles, issuer, subject } = administrator;
@@ -218,8 +233,9 @@ export class SignIns {
   }
 
   /**
-   * Finds the sign-in of a handle (the client's secret). Each successful use replaces the handle. If a client sends a
-   * replaced handle, the sign-in ends: two clients have that handle, so one of them could have stolen it.
+   * Finds the sign-in of a handle. Each successful use replaces the handle. If a client sends a replaced handle, two
+   * clients have that handle, and one of them could have stolen it. So the sign-in ends. The exception: a refresh
+   * within ten seconds after the replacement gets a 409.
    */
   async #find(handle: string, status: 'PENDING' | 'ACTIVE', author: Author): Promise<Row> {
     const { database } = this.#options;
@@ -247,16 +263,18 @@ export class SignIns {
     const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
     await this.#options.attempts.record(event, author);
     if (row !== null) {
-      await this.#end(row, author, row.status === 'ACTIVE' ? { ...event, action: 'sign-in.ended' } : null);
+      const end = { ...event, action: 'sign-in.ended' } as const;
+      await this.#end(row, author, (it) => ({ ...end, after: { ...after, administratorId: it.administrator_id } }));
     }
     return refusal;
   }
 
-  #end({ id, token_id }: Row, author: Author, event: NewEvent | null): Promise<null> {
+  /** Ends a sign-in, with an event if it has a session. Returns its former row; null if it had already ended. */
+  #end({ id }: Row, author: Author, eventOf: (current: Row) => NewEvent): Promise<Row | null> {
     return makeUnpublishedChange(this.#options, author, async ({ transaction, now }) => {
-      await transaction.updateTable('sign_ins').set({ status: 'ENDED', sealed: null }).where('id', '=', id).execute();
-      if (token_id !== null) await revokeSession(transaction, token_id, now);
-      return { result: null, events: event === null ? [] : [event] };
+      // The caller's row may be out of date: another request may have refreshed or ended the sign-in meanwhile.
+      const current = await endSignIn(transaction, id, now);
+      return { result: current, events: current?.status === 'ACTIVE' ? [eventOf(current)] : [] };
     });
   }
 

@@ -56,8 +56,8 @@ export async function listUnusual(
 
 /**
  * Finds a finding by its id.
- * @param memberOf the only merchant whose findings the caller is allowed to see; null: the caller is allowed to see all
- * findings
+ * @param memberOf the id of the only merchant whose findings the caller is allowed to see; null: the caller is allowed
+ *   to see all findings
  * @throws Refusal
  */
 export async function findUnusual(
@@ -71,8 +71,9 @@ export async function findUnusual(
 }
 
 /**
- * Stores the decision of an administrator, with its event. After the decision `fine`, the pattern of use is no longer
- * reported for this key. After any other decision, it is reported again.
+ * Stores the decision of an administrator about a finding, and an event about the decision. After the decision `fine`,
+ * the finding's pattern of use is no longer reported for this key. After any other decision, the pattern is reported
+ * again.
  * @throws Refusal
  */
 export function decideUnusual(
@@ -153,13 +154,21 @@ export async function deleteOldFindings(database: RegistryDatabase, before: numb
   await database.deleteFrom('unusual_findings').where('found_at', '<', before).execute();
 }
 
-/** A rule, and the reason why it is off; null if it is on. */
+/** A rule. `isOff` is the reason why the rule is off; null if the rule is on. */
 export interface RuleState {
   readonly rule: string;
   readonly isOff: string | null;
 }
 
+/** Returns when the newest finding was found, in milliseconds since 1970; null without findings. */
+export async function newestFinding(database: RegistryDatabase): Promise<number | null> {
+  const newest = database.selectFrom('unusual_findings').select('found_at').orderBy('found_at', 'desc').limit(1);
+  return (await newest.executeTakeFirst())?.found_at ?? null;
+}
+
 const dayMilliseconds = 24 * 60 * 60 * 1000;
+/** How far ahead a stored time may be, because the clocks of registries differ. */
+export const aheadMilliseconds = 60_000;
 
 /**
  * Returns for each rule the reason why it is off, or null if it is on.
@@ -172,7 +181,7 @@ export async function ruleStates(
 ): Promise<RuleState[]> {
   const watch = await database.selectFrom('usage_watch').selectAll().executeTakeFirst();
   const isRecent = (at: number | null | undefined): boolean =>
-    at !== null && at !== undefined && now - at < dayMilliseconds;
+    at !== null && at !== undefined && at <= now + aheadMilliseconds && now - at < dayMilliseconds;
   const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent request counts for a day';
   const without = (what: string): string => `no gateway has sent ${what} for a day: see the option geoip`;
   const lacks = {

@@ -32,8 +32,8 @@ export interface UnusualRoutesOptions {
 const revoking = 'keys:revoke';
 
 /**
- * Adds the routes that list findings (cases of unusual use of a key), the rules that detect them, and undelivered
- * webhooks. Another route stores an administrator's decision about a finding.
+ * Adds the routes about unusual use of keys. They list findings (cases of unusual use), the rules that detect findings,
+ * and undelivered webhooks. One route stores an administrator's decision about a finding.
  */
 export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRoutesOptions): Routes {
   return (app, context) => {
@@ -104,7 +104,8 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
         schema: { params: idParams, body: decisionBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Record a decision about a finding: fine, look (under investigation), or revoke its key',
+            summary:
+              'Decide about a finding: fine (the use is normal), look (under investigation) or revoked (revokes the key)',
             data: decidedSchema,
           },
           access: { permission: 'unusual:answer' },
@@ -113,14 +114,15 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       async (request, reply) => {
         const id = idIn(request.params, 'Finding');
         const { answer: decision } = request.body;
+        // Before `authorOf`, so that a caller without this permission gets an event despite an invalid `x-reason`.
+        if (decision === 'revoked') await requirePermission(request, revoking, { attempts, reasonFor });
         const author = authorOf(request);
         const { keyId } = await findUnusual(database, id, null);
         if (decision !== 'revoked') {
           const finding = await decideUnusual(context, author, id, decision);
           return success('Decision recorded', { ...finding, propagation: null });
         }
-        await requirePermission(request, revoking, { attempts, reasonFor });
-        // Revokes first. If this process ends before it stores the decision, the client can repeat the request.
+        // Revokes the key first. If this process ends before the decision is stored, the client can repeat the request.
         const { key, revision } = await revokeKey(context, author, keyId);
         const finding = await decideUnusual(context, author, id, decision);
         const propagation = await confirm(revision, key.environment);

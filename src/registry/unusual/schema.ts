@@ -10,8 +10,8 @@ const identifier = (what: string) => Type.Optional(Type.String({ pattern: identi
 const ruleList = unusualRules.join(', ');
 
 /**
- * The possible decisions about a finding. `fine`: the use is normal; `revoked`: revokes the key; `look`: under
- * investigation.
+ * The possible decisions about a finding. `fine`: the use is normal. `revoked`: the key is revoked. `look`: the use is
+ * under investigation.
  */
 export const findingDecisions = ['fine', 'revoked', 'look'] as const;
 
@@ -61,15 +61,15 @@ export const decisionBody = Type.Object({
 });
 
 /**
- * The response of `POST /unusual/:id/answer`. `propagation` shows which gateways have confirmed the revocation; null
- * for other decisions.
+ * The response of `POST /unusual/:id/answer`. After the decision `revoked`, `propagation` shows which gateways have
+ * confirmed the revocation. After any other decision, `propagation` is null.
  */
 export const decidedSchema = Type.Object({
   ...unusualFindingSchema.properties,
   propagation: Type.Union([Type.Null(), propagationSchema]),
 });
 
-/** A rule, and the reason why it is off; null if it is on. */
+/** A rule. `isOff` is the reason why the rule is off; null if the rule is on. */
 export const ruleStateSchema = Type.Object({ rule: Type.String(), isOff: textOrNull });
 
 /** A webhook message that its target has not accepted. */

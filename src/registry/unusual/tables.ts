@@ -1,4 +1,4 @@
-/** The usual behaviour of a key: the state of the detectors, as JSON. */
+/** The usual behaviour of a key. `state` is what the rules about unusual use have learned, as JSON. */
 interface KeyHabitRow {
   key_id: string;
   state: string;

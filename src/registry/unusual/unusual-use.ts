@@ -7,7 +7,7 @@ import { lockRevision } from '../change.js';
 import { registryAuthor } from '../events/author.js';
 import { recordEvents } from '../events/repository.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { toFinding } from './findings.js';
+import { aheadMilliseconds, toFinding } from './findings.js';
 import type { UnusualFinding } from './schema.js';
 import { enqueueWebhooks } from './webhooks.js';
 
@@ -110,8 +110,8 @@ export class UnusualUse {
 }
 
 /**
- * Stores when usage arrived, and when it contained countries and networks, at most once a minute. A rule about
- * countries or networks is off if no such data has arrived for a day.
+ * Stores when usage last arrived, and when usage with countries or networks last arrived. Writes these times at most
+ * once a minute. A rule about countries or networks is off if no such data has arrived for a day.
  * @returns the start of the period in which usage has arrived without an interruption of a day, in milliseconds since
  *   1970
  */
@@ -122,13 +122,16 @@ async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: numb
     network: addresses.some(({ country, asNumber }) => country !== null || asNumber !== null),
   };
   const row = await transaction.selectFrom('usage_watch').selectAll().where('id', '=', 1).executeTakeFirst();
-  const since = row === undefined || now - row.last_at > interruptionMilliseconds ? now : row.since;
-  const isDue = (at: number | null | undefined): boolean => now - (at ?? 0) >= watchMilliseconds;
+  // A stored time that is far ahead comes from a clock that was wrong, so it is replaced.
+  const isAhead = (at: number | null | undefined): boolean => (at ?? 0) > now + aheadMilliseconds;
+  const isNew = row === undefined || now - row.last_at > interruptionMilliseconds;
+  const since = isNew ? now : Math.min(row.since, now);
+  const isDue = (at: number | null | undefined): boolean => now - (at ?? 0) >= watchMilliseconds || isAhead(at);
   const isNews =
     isDue(row?.last_at) || (has.country && isDue(row?.country_at)) || (has.network && isDue(row?.network_at));
   if (!isNews) return since;
   const next = {
-    ...{ since, last_at: Math.max(now, row?.last_at ?? 0) },
+    ...{ since, last_at: isAhead(row?.last_at) ? now : Math.max(now, row?.last_at ?? 0) },
     country_at: has.country ? now : (row?.country_at ?? null),
     network_at: has.network ? now : (row?.network_at ?? null),
   };
@@ -195,8 +198,8 @@ async function writeStates(
 }
 
 /**
- * Parses the stored state of a key. Null if it is empty, or if another release wrote it in a version that this release
- * cannot read: the key's history then starts anew.
+ * Parses the stored state of a key. Returns null if the text is empty, or if another release wrote a version of the
+ * state that this release cannot read. The key's history then starts anew.
  */
 function stateIn(text: string): KeyState | null {
   const state = text === '' ? null : (JSON.parse(text) as KeyState | { readonly version: unknown });

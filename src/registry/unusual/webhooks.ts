@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { ulid } from 'ulid';
 import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { deleteOldFindings } from './findings.js';
+import { PassedTime } from '../retention-task.js';
+import { aheadMilliseconds, deleteOldFindings, newestFinding } from './findings.js';
 import type { UnusualFinding, UndeliveredWebhook } from './schema.js';
 
 /** A message for a webhook. */
@@ -18,7 +19,7 @@ export interface WebhookTarget {
   readonly id: string;
   /** The host of the URL, for messages to people. */
   readonly name: string;
-  /** Sends a message. Never rejects. @returns why the target did not accept it; null if it did */
+  /** Sends a message. Never rejects. @returns why the target did not accept the message; null if it was accepted */
   send(message: WebhookMessage): Promise<string | null>;
 }
 
@@ -56,9 +57,14 @@ const lateMilliseconds = 10 * 60 * 1000;
 
 /**
  * Counts the messages that are still undelivered ten minutes after their creation, including those that were given up.
+ * Also counts messages from the future: the clock was set back, so their age is unknown.
  */
 export async function countUndelivered(database: RegistryDatabase, now: number): Promise<number> {
-  const late = database.selectFrom('webhooks').where('created_at', '<', now - lateMilliseconds);
+  const late = database
+    .selectFrom('webhooks')
+    .where((it) =>
+      it.or([it('created_at', '<', now - lateMilliseconds), it('created_at', '>', now + aheadMilliseconds)]),
+    );
   return (await late.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
 }
 
@@ -88,16 +94,20 @@ export interface WebhookSenderOptions {
   /** Age in days after which findings are deleted. */
   readonly keepDays: number;
   readonly logger?: Logger | undefined;
+  /** A monotonic clock, in milliseconds. */
+  readonly monotonic?: (() => number) | undefined;
 }
 
 const roundMilliseconds = 2_000;
 const messagesPerRound = 10;
 /**
- * How long an attempt reserves its message for this process: longer than an attempt takes. If the process ends during
- * the attempt, another process sends the message after that time.
+ * How long an attempt reserves its message for this process. The time is longer than an attempt takes. If the process
+ * ends during the attempt, another process sends the message when the reservation has expired.
  */
 const claimMilliseconds = 60_000;
 const pauses = [5, 30, 120, 600, 1_800, 3_600, 7_200].map((seconds) => seconds * 1_000);
+/** A message whose next attempt is later than this is due: the clock was set back after the time was stored. */
+const longestWaitMilliseconds = claimMilliseconds + Math.max(...pauses);
 const givenUpAfterMilliseconds = 24 * hourMilliseconds;
 const keptGivenUpMilliseconds = 30 * 24 * hourMilliseconds;
 
@@ -113,6 +123,7 @@ interface Due extends WebhookMessage {
  */
 export class WebhookSender {
   readonly #options: WebhookSenderOptions;
+  readonly #passed: PassedTime;
   #cleanedAt = -Infinity;
   #cancel: () => void = () => undefined;
   #running: Promise<unknown> = Promise.resolve();
@@ -120,6 +131,7 @@ export class WebhookSender {
 
   constructor(options: WebhookSenderOptions) {
     this.#options = options;
+    this.#passed = new PassedTime(options.monotonic);
   }
 
   /** Runs until `stop()`. */
@@ -149,7 +161,7 @@ export class WebhookSender {
     const { targets, clock } = this.#options;
     const now = clock.now();
     await Promise.all(targets.map((target) => this.#sendDue(target, now)));
-    if (now - this.#cleanedAt < hourMilliseconds) return;
+    if (now >= this.#cleanedAt && now - this.#cleanedAt < hourMilliseconds) return;
     this.#cleanedAt = now;
     await this.#clean(now);
   }
@@ -160,7 +172,7 @@ export class WebhookSender {
       .select(['id', 'body', 'attempts', 'created_at', 'next_at'])
       .where('target', '=', target.id)
       .where('given_up_at', 'is', null)
-      .where('next_at', '<=', now)
+      .where((it) => it.or([it('next_at', '<=', now), it('next_at', '>', now + longestWaitMilliseconds)]))
       .orderBy('next_at')
       .limit(messagesPerRound)
       .execute();
@@ -169,9 +181,11 @@ export class WebhookSender {
 
   async #attempt(target: WebhookTarget, message: Due, now: number): Promise<void> {
     const { database, clock, logger } = this.#options;
-    const { id, attempts, created_at } = message;
+    const { id, attempts } = message;
+    // Without this, a message from the future would never be given up.
+    const created_at = Math.min(message.created_at, now);
     const own = database.updateTable('webhooks').where('id', '=', id).where('target', '=', target.id);
-    const claim = { attempts: attempts + 1, next_at: now + claimMilliseconds };
+    const claim = { attempts: attempts + 1, created_at, next_at: now + claimMilliseconds };
     const claimed = await own.set(claim).where('next_at', '=', message.next_at).executeTakeFirstOrThrow();
     if (claimed.numUpdatedRows === 0n) return;
     const problem = await target.send(message);
@@ -184,12 +198,17 @@ export class WebhookSender {
     const isOver = next_at > created_at + givenUpAfterMilliseconds;
     await own.set({ next_at, problem, given_up_at: isOver ? failedAt : null }).execute();
     if (attempts === 0) logger?.warn({ webhook: id, target: target.name, problem }, 'webhook not delivered; retrying');
-    if (isOver) logger?.error({ webhook: id, target: target.name, problem }, 'webhook given up after a day');
+    if (isOver)
+      logger?.error(
+        { webhook: id, target: target.name, problem },
+        'webhook given up after a day without delivery: see "merchant-gateway unusual webhooks"',
+      );
   }
 
   async #clean(now: number): Promise<void> {
     const { database, targets, keepDays } = this.#options;
-    await deleteOldFindings(database, now - keepDays * 24 * hourMilliseconds);
+    const moment = await this.#passed.atMost(now, () => newestFinding(database));
+    if (moment !== null) await deleteOldFindings(database, moment - keepDays * 24 * hourMilliseconds);
     const old = now - keptGivenUpMilliseconds;
     await database.deleteFrom('webhooks').where('given_up_at', '<', old).execute();
     // Also gives up old messages to targets that are no longer configured, because no process sends them.

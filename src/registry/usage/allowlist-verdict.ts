@@ -8,7 +8,7 @@ import type { DaysFilter } from './read-lists.js';
 import type { Verdict } from './schema.js';
 
 const mostEntries = 1_000;
-/** Limit of the addresses that one request checks, so that a merchant with many addresses cannot exhaust the memory. */
+/** Maximum number of addresses per check. Each check loads its addresses into memory, and a merchant can have many. */
 const mostJudged = 100_000;
 const mostShown = 100;
 
@@ -90,8 +90,8 @@ function sizeOf(entry: string): bigint {
 }
 
 /**
- * Returns true if a list admits a stored address or a whole stored network; false if it admits no part of it. Null if
- * the list possibly admits only a part of the network, or if the text is neither an address nor a network.
+ * Whether the list admits a stored address or network. True if the list admits all of it, false if no part of it. Null
+ * if the list possibly admits only a part of the network, or if the text is neither an address nor a network.
  */
 function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
   const address = parseIpAddress(stored);
@@ -102,7 +102,7 @@ function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boo
   const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
   if (within.some((one) => one.first <= first && one.last >= last)) return true;
   // `within` contains only entries of the network's own family. But an IPv6 network can consist of embedded IPv4
-  // addresses, which `list` compares with its IPv4 entries. So `list` checks the first and the last address too.
+  // addresses, which `list` compares with its IPv4 entries. So `list` must also reject the first and last address.
   const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
   return isOutside ? false : null;
 }

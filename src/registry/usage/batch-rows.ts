@@ -119,7 +119,7 @@ export function rowsOf({ environment, keys, merchants, unknown }: UsageBatch): B
     const owner = keyId === null || merchantId === null ? unknownOwner : { merchant_id: merchantId, key_id: keyId };
     addCodes(owner, codes);
     addAddresses(owner, key.addresses);
-    if (owner === unknownOwner) continue; // requests with an unknown key are never accepted
+    if (owner === unknownOwner) continue; // only accepted requests are counted below, and none has an unknown key
     for (const { day, agent, count } of counted) agents.add({ day, ...owner, agent: agent ?? '', count });
     if (lastUse === null) continue;
     lastUses.add({ ...owner, last_at: lastUse.at, last_address: lastUse.address, last_country: lastUse.country });

@@ -8,18 +8,18 @@ import { addressOf } from '../merchants/ip-allowlist.js';
 /** Whether to store full IP addresses, or only the networks that contain them (/24 for IPv4, /48 for IPv6). */
 export type AddressDetail = 'full' | 'network';
 
-/** Thrown for an invalid batch of usage counts, which can never be added. The message is for the gateway's log. */
+/** Thrown if a batch of usage counts is invalid and can never be added. The message is for the gateway's log. */
 export class RefusedBatch extends Error {}
 
 /** The latest time that a JavaScript `Date` can represent, in milliseconds since 1970. */
 const latestMoment = 8_640_000_000_000_000;
-/** Highest value of a count, so that no sum in the database exceeds the range of its integers. */
+/** Highest accepted count. With higher counts, a sum in the database could exceed the range of the integer column. */
 const highestCount = 1_000_000_000_000;
 const codeForm = /^[a-z0-9_]{1,64}$/;
 
 /**
- * Parses a batch, checks the values that the parser does not check, and converts its texts to a form that the database
- * can store.
+ * Parses a batch, checks the values that the parser does not check, and converts the batch's texts to a form that the
+ * database can store.
  * @throws RefusedBatch
  */
 export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
@@ -32,35 +32,40 @@ export async function readBatch(body: string, detail: AddressDetail): Promise<Us
 
 /**
  * Checks times, counts, result codes and the sequence number.
- * @throws RefusedBatch for a time or a count above its maximum, for an hour that does not begin on the hour, and for a
- *   day that does not begin at midnight (UTC). Also for a code in the wrong form, for a period that ends before it
- *   begins (`to` before `from`), and for a sequence number that was acknowledged already
+ * @throws RefusedBatch in each of these cases:
+ * - a time or a count is above its maximum;
+ * - an hour does not begin on the hour, or a day does not begin at midnight (UTC);
+ * - a code has the wrong form;
+ * - a period ends before it begins (`to` before `from`);
+ * - the sequence number was acknowledged already.
  */
 function requireRanges(batch: UsageBatch): void {
-  const problem = new RefusedBatch(
-    'the batch (message with request counts) has an invalid time, count, sequence number or result code',
-  );
-  const require = (isValid: boolean): void => {
-    if (!isValid) throw problem;
+  const require = (isValid: boolean, what: 'code' | 'count' | 'sequence number' | 'time'): void => {
+    if (isValid) return;
+    throw new RefusedBatch(
+      `the batch (message with request counts) has an invalid ${what}; report this as a bug of the gateway`,
+    );
   };
   const moments = (...all: number[]): void => {
-    require(all.every((one) => one <= latestMoment));
+    require(all.every((one) => one <= latestMoment), 'time');
   };
   const counts = (...all: number[]): void => {
-    require(all.every((one) => one <= highestCount));
+    require(all.every((one) => one <= highestCount), 'count');
   };
   moments(batch.from, batch.to);
-  require(batch.from <= batch.to && batch.acknowledged < batch.sequence);
+  require(batch.from <= batch.to, 'time');
+  require(batch.acknowledged < batch.sequence, 'sequence number');
   counts(batch.dropped.refusals, batch.dropped.rows ?? 0);
   for (const { codes, addresses } of [...batch.keys, batch.unknown]) {
     for (const one of codes) {
       moments(one.hour);
-      require(one.hour % hourMilliseconds === 0 && codeForm.test(one.code));
+      require(one.hour % hourMilliseconds === 0, 'time');
+      require(codeForm.test(one.code), 'code');
       counts(one.count, one.totalMilliseconds, one.slowestMilliseconds, one.requestBytes, one.responseBytes);
     }
     for (const { day, firstAt, lastAt, accepted, refused, asNumber } of addresses) {
       moments(day, firstAt, lastAt);
-      require(day % dayMilliseconds === 0);
+      require(day % dayMilliseconds === 0, 'time');
       counts(accepted, refused, asNumber ?? 0);
     }
   }
@@ -68,19 +73,19 @@ function requireRanges(batch: UsageBatch): void {
     moments(lastUse?.at ?? 0);
     for (const { day, count } of agents) {
       moments(day);
-      require(day % dayMilliseconds === 0);
+      require(day % dayMilliseconds === 0, 'time');
       counts(count);
     }
   }
   for (const { hosts, refusals } of batch.merchants) {
     for (const { day, accepted, refused } of hosts) {
       moments(day);
-      require(day % dayMilliseconds === 0);
+      require(day % dayMilliseconds === 0, 'time');
       counts(accepted, refused);
     }
     for (const { at, code } of refusals) {
       moments(at);
-      require(codeForm.test(code));
+      require(codeForm.test(code), 'code');
     }
   }
 }
@@ -97,9 +102,11 @@ function requireNames({ keys, merchants }: UsageBatch): void {
       throw new RefusedBatch('the batch (message with request counts) has a key whose id or merchant id is invalid');
   }
   for (const { merchantId, refusals } of merchants) {
-    if (!isId(merchantId) || refusals.some(({ keyId }) => keyId !== null && !isId(keyId)))
+    if (!isId(merchantId))
+      throw new RefusedBatch('the batch (message with request counts) has a merchant whose id is invalid');
+    if (refusals.some(({ keyId }) => keyId !== null && !isId(keyId)))
       throw new RefusedBatch(
-        'the batch (message with request counts) has a merchant or a refused request with an invalid id',
+        'the batch (message with request counts) has a refused request with a key whose id is invalid',
       );
   }
 }
@@ -155,4 +162,13 @@ function networkOf(text: string): string {
   const prefix = address.family === 4 ? ipv4Prefix : ipv6Prefix;
   const range = parseIpRange(`${address.text}/${prefix}`);
   return range === null ? 'invalid' : `${addressOf(range.family, BigInt(range.first)).text}/${prefix}`;
+}
+
+/**
+ * Returns the texts as which an address may be stored: the address, and the network that is stored in its place while
+ * `registry.usage.addresses` is `network`. Returns a text that is no address unchanged.
+ */
+export function storedForms(text: string): string[] {
+  const address = parseIpAddress(text);
+  return address === null ? [text] : [address.text, networkOf(text)];
 }

@@ -1,10 +1,10 @@
 import type { FastifyReply } from 'fastify';
 import { type Problem, successPage } from '../../rest/envelope.js';
-import { parseDateTime } from '../../rest/moment.js';
 import { type Page, type Paging, pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { TObject } from '../../typebox/typebox.js';
 import { dayMilliseconds } from '../../usage/batch.js';
+import { type GivenPeriod, timesIn } from '../fields.js';
 
 /** Maximum number of rows of a list in CSV format. */
 const mostCsvRows = 10_000;
@@ -16,27 +16,14 @@ export interface Period {
   readonly until: number;
 }
 
-/** Beginning and end of a period, as clients send them. */
-export interface GivenPeriod {
-  readonly since?: string | undefined;
-  readonly until?: string | undefined;
-}
-
 /**
  * Parses the beginning and end of a period, in milliseconds since 1970. A bound that the client did not send is
  * undefined.
  * @throws Refusal 422 for a time that does not exist, and for an end that is not later than the beginning
  */
-export function givenTimes({ since, until }: GivenPeriod): { since: number | undefined; until: number | undefined } {
+export function givenTimes(given: GivenPeriod) {
   const problems: Problem[] = [];
-  const momentIn = (path: string, text: string | undefined): number | undefined => {
-    const at = text === undefined ? undefined : parseDateTime(text);
-    if (at === null) problems.push({ path, message: `${path} must be a date and time that exists` });
-    return at ?? undefined;
-  };
-  const times = { since: momentIn('since', since), until: momentIn('until', until) };
-  if (times.since !== undefined && times.until !== undefined && times.since >= times.until)
-    problems.push({ path: 'until', message: 'until must be later than since' });
+  const times = timesIn(given, problems);
   const [first, ...others] = problems;
   if (first !== undefined) throw Refusal.invalid([first, ...others]);
   return times;

@@ -4,7 +4,7 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { sumOf } from './read-hours.js';
 
 /**
- * How many active keys a merchant has, and how many requests it sent in the last 24 hours. `requests` includes the
+ * How many active, unexpired keys a merchant has, and how many requests it sent in the last 24 hours. `requests` includes the
  * `refused` ones.
  */
 export interface MerchantCounts {
@@ -15,7 +15,7 @@ export interface MerchantCounts {
 
 /**
  * Counts the keys and requests of these merchants. The returned function takes a merchant's id and returns its counts.
- * Requests are stored by hour, so the first of the last 24 hours is counted completely.
+ * Requests are stored by hour, so the counted period begins on the hour, between 24 and 25 hours ago.
  */
 export async function countsOf(
   database: RegistryDatabase,
@@ -29,6 +29,7 @@ export async function countsOf(
     .select(['merchant_id', (it) => it.fn.countAll<number>().as('keys')])
     .where('merchant_id', 'in', ids)
     .where('status', '=', 'ACTIVE')
+    .where((it) => it.or([it('expires_at', 'is', null), it('expires_at', '>', now)]))
     .groupBy('merchant_id')
     .execute();
   const usage = await database

@@ -14,8 +14,8 @@ import type { UsageTables } from './tables.js';
 import { lockUsage } from './usage-batches.js';
 
 /**
- * Maximum number of rows that one transaction deletes from a table. The batches that gateways send wait for this
- * transaction, so a longer transaction would delay them.
+ * Maximum number of rows that one transaction deletes from a table. New batches of usage counts wait for this
+ * transaction, so a longer transaction would delay these batches.
  */
 const rowsAtOnce = 5_000;
 
@@ -70,8 +70,8 @@ export class OldUsage {
   }
 
   /**
-   * Deletes one batch of old rows of each table, and the gaps (lost batches) of gateway processes that have no row
-   * left.
+   * Deletes one batch of old rows of each table. Also deletes the gaps (records of lost batches) of gateway processes
+   * that have no row left in `usage_processes`.
    * @returns true if a table could have more old rows to delete
    */
   async forget(): Promise<boolean> {
@@ -118,12 +118,12 @@ const merchantTables = [
   ...(['usage_hours', 'usage_addresses', 'usage_agents', 'usage_hosts', 'usage_keys', 'usage_refusals'] as const),
   'unusual_findings',
 ] as const;
-/** The tables with the usual behaviour of each key, with which unusual use is detected. */
+/** The tables with the usual behaviour of each key. The detection of unusual use reads these tables. */
 const keyTables = ['key_habits', 'usual_patterns'] as const;
 
 /**
  * Deletes all stored usage of a merchant, in batches. Stores the event first, so that even a partial deletion is
- * recorded. If the deletion fails half-way, the caller can repeat it.
+ * recorded. If the deletion fails half-way, call this function again.
  * @returns the number of deleted rows
  */
 export async function forgetUsage(

@@ -7,7 +7,7 @@ import type { UsageRow } from './schema.js';
 
 /** Which requests to count. */
 export interface HoursFilter extends Period {
-  /** Empty: requests with an unknown key, which belong to no merchant. */
+  /** Empty: requests without a known key, which belong to no merchant. */
   readonly merchantId: string;
   readonly key?: string | undefined;
   readonly code?: string | undefined;

@@ -1,13 +1,14 @@
 import { sql } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { storedForms } from './checked-batch.js';
 import type { Period } from './list-response.js';
 import { sumOf } from './read-hours.js';
 import type { AddressRow, AgentRow, GatewayRow, HostRow } from './schema.js';
 
 /** Which usage to list: the days of a period, for one merchant or one of its keys. */
 export interface DaysFilter extends Period {
-  /** Empty: requests with an unknown key, which belong to no merchant. */
+  /** Empty: requests without a known key, which belong to no merchant. */
   readonly merchantId: string;
   readonly key?: string | undefined;
 }
@@ -26,7 +27,7 @@ export async function listAddresses(
   let wanted = database.selectFrom('usage_addresses').where('merchant_id', '=', merchantId);
   wanted = wanted.where('day', '>=', since).where('day', '<', until);
   if (key !== undefined) wanted = wanted.where('key_id', '=', key);
-  if (address !== undefined) wanted = wanted.where('address', '=', address);
+  if (address !== undefined) wanted = wanted.where('address', 'in', storedForms(address));
   const { offset, limit } = rangeOf(paging);
   const all = wanted.select(['day', 'address']).groupBy(['day', 'address']);
   const { total } = await database
@@ -59,8 +60,8 @@ function orOthers(name: string): string | null {
 }
 
 /**
- * Returns one page of the list of hosts (from Origin, Referer or Host) by day. The newest day comes first; within a
- * day, the host with the most requests comes first.
+ * Returns one page of the list of hosts (from Origin or Referer) by day. The newest day comes first; within a day, the
+ * host with the most requests comes first.
  */
 export async function listHosts(
   database: RegistryDatabase,
@@ -112,12 +113,12 @@ export async function listAgents(
 }
 
 /**
- * Maximum age of the newest batch of a running gateway process. A process whose newest batch is older counts as
- * incomplete, unless that batch is its closing one.
+ * Maximum age of the newest batch of a running gateway process. A process whose newest batch is older is listed as
+ * incomplete, unless the process has sent its closing batch.
  */
 const silentMilliseconds = 30_000;
 
-/** Returns one page of the gateway processes, sorted by their newest batch, newest first. */
+/** Returns one page of the gateway processes. The process whose newest batch arrived last comes first. */
 export async function listGateways(
   database: RegistryDatabase,
   filter: { readonly environment?: string | undefined; readonly state?: string | undefined; readonly now: number },

@@ -3,6 +3,7 @@ import { responseOf } from '../../policy/gateway-errors.js';
 import { remedyOf } from '../../policy/remedies.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { storedForms } from './checked-batch.js';
 import type { Refusal } from './schema.js';
 import type { UsageTables } from './tables.js';
 
@@ -23,8 +24,8 @@ export interface RefusalsFilter {
 }
 
 /**
- * Returns one page of a merchant's refusals. A reader can continue after the last id of a page without missing any,
- * because refusals that are stored later get higher ids.
+ * Returns one page of a merchant's refusals. Refusals that are stored later get higher ids. So a client that passes the
+ * highest id of a page as `after` misses no later refusal.
  */
 export async function listRefusals(
   database: RegistryDatabase,
@@ -35,7 +36,7 @@ export async function listRefusals(
   let wanted = database.selectFrom('usage_refusals').where('merchant_id', '=', merchantId);
   if (key !== undefined) wanted = wanted.where('key_id', '=', key);
   if (code !== undefined) wanted = wanted.where('code', '=', code);
-  if (address !== undefined) wanted = wanted.where('address', '=', address);
+  if (address !== undefined) wanted = wanted.where('address', 'in', storedForms(address));
   if (environment !== undefined) wanted = wanted.where('environment', '=', environment);
   if (requestId !== undefined) wanted = wanted.where('request_id', '=', requestId);
   if (since !== undefined) wanted = wanted.where('at', '>=', since);

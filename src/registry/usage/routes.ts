@@ -1,20 +1,20 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { success } from '../../rest/envelope.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { dayMilliseconds, hourMilliseconds } from '../../usage/batch.js';
 import { type Access } from '../administrators/access.js';
 import { authorOf } from '../administrators/request-author.js';
-import { idIn } from '../fields.js';
+import { type GivenPeriod, idIn } from '../fields.js';
 import { findKey } from '../keys/repository.js';
 import { findMerchant } from '../merchants/repository.js';
 import type { Routes } from '../routes.js';
 import { judgeAllowlist } from './allowlist-verdict.js';
 import { lastUsesOf } from './last-use.js';
-import { type GivenPeriod, givenTimes, type Period, periodOf, respondWithList } from './list-response.js';
+import { givenTimes, type Period, periodOf, respondWithList } from './list-response.js';
 import { forgetUsage } from './old-usage.js';
 import { listHours } from './read-hours.js';
-import { listAddresses, listAgents, listGateways, listHosts } from './read-lists.js';
+import { type DaysFilter, listAddresses, listAgents, listGateways, listHosts } from './read-lists.js';
 import { listRefusals } from './refusals.js';
 import { addressesQuery, daysQuery, gatewaysQuery, keyUsageQuery, merchantAddressesQuery } from './schema.js';
 import { merchantUsageQuery, refusalsQuery, verdictQuery } from './schema.js';
@@ -27,6 +27,9 @@ const ofMerchant: Access = { permission: 'usage:read', merchant: 'id', reads: 'u
 const ofKey: Access = { permission: 'usage:read', merchant: 'keyId', reads: 'usage' };
 /** Access to usage of all merchants. `merchant` is omitted, so that members of one merchant get a 404. */
 const ofAll: Access = { permission: 'usage:read' };
+
+/** The merchant whose requests to list (empty: requests without a known key), and optionally the key. */
+type Owner = Omit<DaysFilter, keyof Period>;
 
 /**
  * Adds the routes that show the usage (requests that gateways have counted), and the route that deletes a merchant's
@@ -42,9 +45,22 @@ export const usageRoutes: Routes = (app, context) => {
   };
   const hoursIn = (query: GivenPeriod): Period => periodOf(query, clock.now(), hourMilliseconds);
   const daysIn = (query: GivenPeriod): Period => periodOf(query, clock.now(), dayMilliseconds);
-  /** Returns the period of a list of requests. With `by=day`, it begins and ends with whole days. */
+  /** Returns the period of a list of requests: whole days with `by=day`, otherwise whole hours. */
   const periodBy = (query: GivenPeriod & { readonly by?: string | undefined }): Period =>
     query.by === 'day' ? daysIn(query) : hoursIn(query);
+  const sendHours = (reply: FastifyReply, query: Static<typeof merchantUsageQuery>, owner: Owner) => {
+    const { code, environment, by = 'hour' } = query;
+    const filter = { ...owner, ...periodBy(query), code, environment };
+    return respondWithList(reply, { query, message: 'Usage retrieved', schema: usageRowSchema }, (paging) =>
+      listHours(database, filter, by, paging),
+    );
+  };
+  const sendAddresses = (reply: FastifyReply, query: Static<typeof addressesQuery>, owner: Owner) => {
+    const filter = { ...owner, ...daysIn(query), address: query.address };
+    return respondWithList(reply, { query, message: 'Addresses retrieved', schema: addressRowSchema }, (paging) =>
+      listAddresses(database, filter, paging),
+    );
+  };
 
   app.get(
     '/merchants/:id/usage',
@@ -55,13 +71,8 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofMerchant,
       },
     },
-    async ({ params, query }, reply) => {
-      const { key, code, environment, by = 'hour' } = query;
-      const filter = { merchantId: await merchantIn(params), ...periodBy(query), key, code, environment };
-      return respondWithList(reply, { query, message: 'Usage retrieved', schema: usageRowSchema }, (paging) =>
-        listHours(database, filter, by, paging),
-      );
-    },
+    async ({ params, query }, reply) =>
+      sendHours(reply, query, { merchantId: await merchantIn(params), key: query.key }),
   );
 
   app.delete(
@@ -109,13 +120,8 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofMerchant,
       },
     },
-    async ({ params, query }, reply) => {
-      const { key, address } = query;
-      const filter = { merchantId: await merchantIn(params), ...daysIn(query), key, address };
-      return respondWithList(reply, { query, message: 'Addresses retrieved', schema: addressRowSchema }, (paging) =>
-        listAddresses(database, filter, paging),
-      );
-    },
+    async ({ params, query }, reply) =>
+      sendAddresses(reply, query, { merchantId: await merchantIn(params), key: query.key }),
   );
 
   app.get(
@@ -140,7 +146,7 @@ export const usageRoutes: Routes = (app, context) => {
       schema: { params: idParams, querystring: daysQuery },
       config: {
         operation: {
-          summary: "The hosts in Origin, Referer or Host of a merchant's requests, by day",
+          summary: "The hosts in Origin or Referer of a merchant's requests, by day",
           page: hostRowSchema,
         },
         access: ofMerchant,
@@ -163,13 +169,7 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofKey,
       },
     },
-    async ({ params, query }, reply) => {
-      const { code, environment, by = 'hour' } = query;
-      const filter = { ...(await keyIn(params)), ...periodBy(query), code, environment };
-      return respondWithList(reply, { query, message: 'Usage retrieved', schema: usageRowSchema }, (paging) =>
-        listHours(database, filter, by, paging),
-      );
-    },
+    async ({ params, query }, reply) => sendHours(reply, query, await keyIn(params)),
   );
 
   app.get(
@@ -194,12 +194,7 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofKey,
       },
     },
-    async ({ params, query }, reply) => {
-      const filter = { ...(await keyIn(params)), ...daysIn(query), address: query.address };
-      return respondWithList(reply, { query, message: 'Addresses retrieved', schema: addressRowSchema }, (paging) =>
-        listAddresses(database, filter, paging),
-      );
-    },
+    async ({ params, query }, reply) => sendAddresses(reply, query, await keyIn(params)),
   );
 
   app.get(
@@ -228,12 +223,7 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofAll,
       },
     },
-    async ({ query }, reply) => {
-      const filter = { merchantId: '', ...daysIn(query), address: query.address };
-      return respondWithList(reply, { query, message: 'Addresses retrieved', schema: addressRowSchema }, (paging) =>
-        listAddresses(database, filter, paging),
-      );
-    },
+    ({ query }, reply) => sendAddresses(reply, query, { merchantId: '' }),
   );
 
   app.get(
@@ -245,13 +235,7 @@ export const usageRoutes: Routes = (app, context) => {
         access: ofAll,
       },
     },
-    async ({ query }, reply) => {
-      const { code, environment, by = 'hour' } = query;
-      const filter = { merchantId: '', ...periodBy(query), code, environment };
-      return respondWithList(reply, { query, message: 'Usage retrieved', schema: usageRowSchema }, (paging) =>
-        listHours(database, filter, by, paging),
-      );
-    },
+    ({ query }, reply) => sendHours(reply, query, { merchantId: '' }),
   );
 
   app.get(

@@ -39,14 +39,14 @@ export const addressRowSchema = Type.Object({
 });
 
 /**
- * Requests with one host on one day. The host comes from Origin. Without Origin, it comes from Referer, and without
- * both headers from Host.
+ * Requests with one host on one day. The host comes from Origin, or from Referer if the request has no Origin. Requests
+ * with neither header are not in this list.
  */
 export const hostRowSchema = Type.Object({
   day: moment,
   header: orNull(
     Type.String({
-      description: 'The header that named the host: the first of Origin, Referer and Host that the request has',
+      description: 'The header that named the host: Origin, or Referer in a request without Origin',
     }),
   ),
   host: orNull(Type.String({ description: 'null: all other hosts together' })),
@@ -90,7 +90,7 @@ export const gatewayRowSchema = Type.Object({
   ...{ droppedRefusals: count, droppedRows: count },
 });
 
-/** The verdict on an IP allowlist: which of the accepted requests it would have refused. */
+/** The verdict on an IP allowlist: which of the accepted requests the list would have refused. */
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
@@ -123,7 +123,7 @@ export const verdictSchema = Type.Object({
   ),
 });
 
-/** Records in the admin API. */
+/** A row of a list of request counts in the admin API. */
 export type UsageRow = Static<typeof usageRowSchema>;
 export type AddressRow = Static<typeof addressRowSchema>;
 export type HostRow = Static<typeof hostRowSchema>;

@@ -6,11 +6,11 @@ import type { UsageTables } from './tables.js';
 
 /** Maximum number of stored addresses per key and day. All further addresses are added up in one row. */
 const mostAddresses = 100;
-/** Maximum number of stored User-Agents per key and day. All further ones are added up in one row. */
+/** Maximum number of stored User-Agents per key and day. All further User-Agents are added up in one row. */
 const mostAgents = 20;
 /** Maximum number of stored hosts per merchant and day. All further hosts are added up in one row. */
 const mostHosts = 200;
-/** Maximum number of addresses per day that are stored for requests with unknown keys. */
+/** Maximum number of addresses per day that are stored for requests without a known key. */
 const mostUnknownAddresses = 1_000;
 /** Maximum number of stored refusals per merchant. */
 const mostRefusals = 1_000;
@@ -94,7 +94,7 @@ async function addSums(transaction: RegistryDatabase, table: SumTable, rows: rea
       (column) => sql`${sql.id(column)} = coalesce(excluded.${sql.id(column)}, ${sql.id(name, column)})`,
     ),
   ];
-  // SQLite needs a WHERE between the query and ON CONFLICT.
+  // Without `where true`, SQLite would parse `on conflict` as the condition of a join.
   await sql`
     insert into ${sql.table(name)} (${names})
     select ${names} from ${givenRows(transaction, rows, columns)} where true
@@ -193,9 +193,9 @@ const refusalColumns: GivenColumns = {
 };
 
 /**
- * Stores refusals. Each refusal gets the next number in the count of its merchant. Keeps only the newest refusals of
- * each merchant, up to the limit. The merchant's row stays locked until the commit, so numbers become visible in
- * ascending order.
+ * Stores refusals. Each refusal gets the next number of its merchant. Keeps only the newest refusals of each merchant,
+ * up to the limit. The row of the merchant in `usage_merchants` stays locked until the commit, so numbers become
+ * visible in ascending order.
  */
 async function addRefusals(transaction: RegistryDatabase, rows: BatchRows['refusals']): Promise<void> {
   if (rows.length === 0) return;

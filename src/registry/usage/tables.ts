@@ -1,5 +1,6 @@
-// The columns of a primary key cannot be null. An empty text in such a column means: no merchant or no key. In a list
-// with a limit, such as a key's addresses on one day, it marks the row that adds up all further entries.
+// The columns of a primary key cannot be null, so these columns use an empty text where there is no merchant or no key.
+// Some tables have a limit, for example on the addresses of a key per day. All addresses beyond the limit are added up
+// in one row, whose address is an empty text.
 
 /** A gateway process that sends usage counts in batches. */
 interface UsageProcessRow {
@@ -72,13 +73,13 @@ interface UsageAgentRow {
 }
 
 /**
- * Requests of one merchant with one host on one day. The host comes from Origin. Without Origin, it comes from Referer,
- * and without both headers from Host.
+ * Requests of one merchant with one host on one day. The host comes from Origin, or from Referer if the request has no
+ * Origin. Requests with neither header are not counted in this table.
  */
 interface UsageHostRow {
   day: number;
   merchant_id: string;
-  /** The header with the host: Origin, Referer or Host. Empty in the row for all hosts beyond the limit. */
+  /** The header with the host: `origin` or `referer`. Empty in the row for all hosts beyond the limit. */
   header: string;
   /** The host. In the row for all hosts beyond the limit, this column is empty, like `header`. */
   host: string;

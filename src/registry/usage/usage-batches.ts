@@ -8,8 +8,9 @@ import { type AddressDetail, readBatch, RefusedBatch } from './checked-batch.js'
 import { addRows } from './store-rows.js';
 
 /**
- * Called exactly once per batch, in the transaction that adds the batch. If the returned promise rejects, the batch is
- * not added. A known key in the batch has its key id and merchant; for an unknown key, they are null.
+ * Called in the transaction that adds a batch, so each added batch is observed exactly once. If the returned promise
+ * rejects, the batch is not added. In `batch`, each known key has its key id and its merchant. For unknown keys, these
+ * two fields are null.
  */
 export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, now: number) => Promise<void>;
 
@@ -32,9 +33,9 @@ export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
 const betweenLogsMilliseconds = 60_000;
 
 /**
- * Takes a lock for all changes of usage, until the end of the transaction. Each registry process receives every batch,
- * so several processes add the same batch at the same time. Without the lock, their transactions would wait for each
- * other at single rows, or deadlock.
+ * Locks the usage tables against other writers until the transaction ends. Each registry process receives every batch,
+ * so several processes add the same batch at the same time. Without this lock, their transactions would wait for each
+ * other's row locks, or deadlock.
  */
 export function lockUsage(transaction: RegistryDatabase): Promise<void> {
   return takeLock(transaction, 'merchant-gateway usage');
@@ -56,10 +57,10 @@ export class UsageBatches {
   }
 
   /**
-   * Adds a batch, unless it was added before, or an earlier batch of its gateway process has yet to arrive. In these
-   * two cases, changes nothing.
-   * @returns JSON for the gateway: `sequence`, the highest stored sequence number of its process; or `problem`, which
-   * says why the batch can never be added
+   * Adds a batch. Changes nothing if the batch was added before, or if an earlier batch of the same gateway process has
+   * not arrived yet.
+   * @returns JSON for the gateway. `sequence` is the highest stored sequence number of the gateway process. For a batch
+   * that can never be added, the JSON contains `problem` instead, which says why.
    * @throws DatabaseError if the database is unavailable; nothing is stored then
    */
   async add(body: string): Promise<string> {

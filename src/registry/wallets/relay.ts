@@ -20,8 +20,8 @@ interface OperatorsRequest {
 }
 
 /**
- * The response of the operators' API, or, if no response arrived, a description of the problem for an operator. `text`
- * is null if the body is too large.
+ * The response of the operators' API. `text` is its body, or null if the body is too large. If no response arrived,
+ * `problem` tells an operator the reason.
  */
 type OperatorsResponse = { readonly status: number; readonly text: string | null } | { readonly problem: string };
 
@@ -68,9 +68,9 @@ const failureEnvelope = Type.Object({
 });
 
 const successes: ReadonlySet<number> = new Set([200, 201]);
-/** Statuses of errors that the person's request has caused. Such a response is passed on to the person. */
+/** Statuses of errors that the user's request has caused. A response with such a status is passed on to the user. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
-/** Error codes whose cause is a misconfigured connection between registry and services, not the person's request. */
+/** Error codes whose cause is a misconfigured connection between registry and services, not the user's request. */
 const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
 
 /**
@@ -91,11 +91,12 @@ export class WalletRelay {
    */
   async send(request: FastifyRequest, relayed: Relayed): Promise<{ status: number; body: SuccessBody }> {
     const { path, query = {}, body, approvalId } = relayed;
-    const { reason } = authorOf(request);
-    // Removes the source addresses to which the credential is limited. The registry has checked them, and the services
-    // see only the registry's address.
+    const { reason, source } = authorOf(request);
+    // Removes the list of addresses from which the credential is valid. The registry has checked the client's address,
+    // and the services see only the registry's address. For their events, the token contains the client's address.
     const caller = { ...callerOf(request), sources: null };
-    const { token } = await servicesTokenFor(this.#context, this.#options, caller, approvalId);
+    const use = { approvalId, clientAddress: source };
+    const { token } = await servicesTokenFor(this.#context, this.#options, caller, use);
     const given = Object.entries(query).filter((one): one is [string, string] => one[1] !== undefined);
     const search = given.length === 0 ? '' : `?${new URLSearchParams(given).toString()}`;
     const response = await this.#options.operatorsApi.send({
@@ -120,8 +121,8 @@ function checked(
   if (text === null) throw unexpected('is too large', relayed);
   if (status === 401) {
     const message =
-      "The services do not accept the registry's tokens: compare services.operators.registryKeys with " +
-      'registry.servicesToken, and the clocks of both';
+      "The services do not accept the registry's tokens: check that services.operators.registryKeys has the public " +
+      'key of registry.servicesToken, and that the clocks of both processes agree';
     throw new Refusal(502, message, [], 'services_token_refused');
   }
   const body = jsonIn(text);
@@ -150,7 +151,7 @@ const ifUnclear =
   'The money may have been moved. Send the same request again: with the same reference, the money moves only once';
 
 function unavailable(problem: string, { isMovement }: Relayed): Refusal {
-  const message = `The services do not respond (${problem}): check that they run, and registry.console.services`;
+  const message = `The services are unavailable (${problem}): check that they run, and that registry.console.services is correct`;
   const next = isMovement === true ? ifUnclear : 'Then try again';
   return new Refusal(503, `${message}. ${next}`, [], 'services_unavailable');
 }

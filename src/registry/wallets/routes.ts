@@ -20,6 +20,8 @@ const walletsQuery = Type.Object({
   currency: Type.Optional(currency),
 });
 
+const entriesQuery = Type.Object({ ...pagingQuery.properties, reference: Type.Optional(reference) });
+
 const newWalletBody = Type.Object({
   ...{ merchantId, environment, currency },
   isDefault: Type.Optional(Type.Boolean({ description: 'true or false' })),
@@ -33,8 +35,8 @@ const movementBody = Type.Object({
 });
 
 /**
- * Returns the wallet id in a path. Rejects a text in another form, because the id becomes part of the path of a request
- * to the services.
+ * Returns the wallet id in a path. Rejects a text that does not have the form of a wallet id, because the id becomes
+ * part of the path of a request to the services.
  * @throws Refusal
  */
 function walletIn({ id }: { readonly id: string }): string {
@@ -63,7 +65,7 @@ export function walletRoutes(options: RelayOptions): Routes {
 
     app.get(
       '/wallets/:id/entries',
-      { schema: { params: idParams, querystring: pagingQuery }, config: { access: { permission: 'wallets:read' } } },
+      { schema: { params: idParams, querystring: entriesQuery }, config: { access: { permission: 'wallets:read' } } },
       async (request) => {
         const path = [walletIn(request.params), 'entries'];
         return (await relay.send(request, { path, query: request.query })).body;

@@ -28,8 +28,8 @@ export interface ApiDescription {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly security: Readonly<Record<string, object>>;
   /**
-   * Returns descriptions, by status, of the failures that all routes of the same kind (for example the same method)
-   * have.
+   * Returns the failures that a route has in common with all routes of its kind, for example of its method. The result
+   * maps each status to a description.
    */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
   /** Schemas of additional properties in a failure's `data`, besides `code` and `errors`. */
@@ -74,7 +74,8 @@ export interface DescribedResponse {
 export type FailureExamples = Readonly<Record<string, { readonly value: unknown }>>;
 
 /**
- * Describes in OpenAPI 3.1 the routes that are added after this call. Uses the schemas that validate their requests.
+ * Collects the routes that are added after this call, and describes them in OpenAPI 3.1. The schemas that validate the
+ * requests also serve as their description.
  * @returns a function that builds the description; call it after all routes were added
  */
 export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi {
@@ -205,9 +206,9 @@ interface Operation {
   readonly message?: string;
   /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes of this route, in addition to the codes of all routes with the same method and statuses. */
+  /** Failure codes of this route that not all routes with the same method have. */
   readonly codes?: readonly string[];
-  /** Descriptions of further failures, by status. They complete or replace those from `failuresOf`. */
+  /** Descriptions of failures, by status, in addition to `failuresOf`. For the same status, these descriptions win. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 
@@ -215,7 +216,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Description of the route's operation; undefined if the OpenAPI description omits the route. */
     operation?: Operation;
-    /** Set if requests to the route need no token and no merchant. */
+    /** Set if the route requires neither a token nor an identified merchant. */
     isOpen?: true;
   }
 }

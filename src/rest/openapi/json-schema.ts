@@ -25,8 +25,8 @@ function plain(schema: unknown): unknown {
 }
 
 /**
- * Converts the schema of a body to JSON. Joins the purpose and the form of each field into one description. Validation
- * rejects unknown fields, so `additionalProperties` is false.
+ * Converts the schema of a body to JSON. Joins `purpose` and `description` of each field into one description.
+ * Validation rejects unknown fields, so `additionalProperties` is false.
  */
 export function closed(body: TSchema): object {
   const { properties = {}, ...rest } = plain(body) as { properties?: Readonly<Record<string, Purposeful>> };
@@ -51,8 +51,8 @@ export function withPurpose<Schema extends TSchema>(schema: Schema, purpose: str
 }
 
 /**
- * Sets the schema that the OpenAPI description shows instead of the validated one. For example, a numeric query
- * parameter is validated as text.
+ * Sets the schema that the OpenAPI description shows instead of the schema for validation. For example, the description
+ * shows a number for a query parameter that is validated as text.
  */
 export function describedAs<Schema extends TSchema>(schema: Schema, shown: TSchema): Schema {
   return { ...schema, shown };

@@ -8,11 +8,12 @@ export class FirstReads {
   readonly #hours = new LRUCache<string, number>({ max: mostReads });
 
   /**
-   * Stores the event if this is the administrator's first read of this kind in the hour. The request must not wait
-   * until the event is stored, because reads must work while the database accepts no writes. If storing fails, the next
-   * read tries again.
+   * Stores the event if the administrator has not yet read this merchant's records of this kind in the current hour.
+   * The request must not wait until the event is stored, because reads must work while the database accepts no writes.
+   * If storing fails, the next read tries again.
    * @param what the kind of records
-   * @returns a promise that resolves when the event has been stored or has failed; null for a later read in the hour
+   * @param now time of the read, in milliseconds since 1970
+   * @returns a promise that resolves when storing has succeeded or failed; null for a later read in the hour
    */
   note(
     { administratorId, actor }: { readonly administratorId: string | null; readonly actor: string },

@@ -24,8 +24,8 @@ export interface RefusalCountsOptions<First> {
 }
 
 /**
- * Counts refused attempts, so that each client causes only one stored event per minute. Otherwise an attacker could
- * fill the database.
+ * Counts refused attempts, so that all attempts with the same key cause only one stored event per minute. Otherwise an
+ * attacker could fill the database.
  */
 export class RefusalCounts<First> {
   readonly #options: RefusalCountsOptions<First>;

@@ -4,7 +4,7 @@ import { keylessLine } from '../line.js';
 import { dateTimeForm } from '../moment.js';
 
 /**
- * Types of the events about operators' changes in the services. Stored events contain these names, so they never
+ * Types of the events about operators' changes in the services. Stored events contain these names, so the names never
  * change.
  */
 export const walletActions = ['wallet.created', 'wallet.funded', 'wallet.withdrawn'] as const;
@@ -20,7 +20,10 @@ const identifier = (what: string) => Type.String({ pattern: /^[A-Za-z0-9_-]{1,64
 const orNull = <Schema extends ReturnType<typeof Type.String>>(schema: Schema) => Type.Union([Type.Null(), schema]);
 const amount = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'minor units' });
 const uuid = Type.String({ pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, description: 'a UUID' });
-const name = Type.String({ pattern: actorForm, description: 'a name of 1 to 64 letters, digits and . _ @ : + -' });
+const name = Type.String({
+  pattern: actorForm,
+  description: 'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit',
+});
 const moment = Type.String({ pattern: dateTimeForm, maxLength: 40, description: 'a date and time with its zone' });
 
 const request = {

@@ -2,14 +2,26 @@ import { randomUUID } from 'node:crypto';
 import { isUniqueViolation } from '../../database/database-error.js';
 import type { SqlTime } from '../../database/dialects.js';
 import { type Selectable, sql } from '../../database/kysely.js';
+import { failure, success } from '../../rest/envelope.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../assertion-verifier.js';
+import { replaceStoredResponse, type ResponseToStore } from '../idempotency/repository.js';
 import { lastCompleteNumber, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import type { Customer, CustomerChanges, CustomersQuery, NewCustomer } from './schema.js';
+import { created, type Customer, type CustomerChanges, type CustomersQuery, type NewCustomer } from './schema.js';
 
 const batch = 1000;
+
+/** The response to a repeat of the request that created a customer, once the customer is deleted. */
+const deletedSince: ResponseToStore = {
+  status: 404,
+  body: failure(
+    'The customer that this Idempotency-Key created was deleted: use a different key to create another customer',
+    [],
+    'not_found',
+  ),
+};
 
 /**
  * Lists the merchant's customers that match the query, newest first. `search` matches a part of name, email or phone.
@@ -31,7 +43,7 @@ export async function listCustomers(
     if (last === null) throw Refusal.notFound('Customer');
     wanted = wanted.where('sequence', '<=', last);
   }
-  const complete = await lastCompleteNumber(database, tenant, 'customers', 'sequence');
+  const complete = await lastCompleteNumber(database, tenant, 'customers');
   if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -130,7 +142,8 @@ export function updateCustomer(
 }
 
 /**
- * Deletes a customer, but keeps its list position for clients that are paging through the list. Returns false for an
+ * Deletes a customer, but keeps its list position for clients that are paging through the list. Also replaces the
+ * stored response to the request that created the customer, because it contains the personal data. Returns false for an
  * unknown id.
  */
 export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: SqlTime): Promise<boolean> {
@@ -146,8 +159,14 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
       .insertInto('deleted_customers')
       .values({ ...ownerColumns(tenant), id, sequence: row.sequence, deleted_at: now })
       .execute();
+    await replaceStoredResponse(transaction, tenant, creationOf(id), deletedSince);
     return true;
   });
+}
+
+/** Returns how the body of the response begins that created a customer; the other fields follow the id. */
+function creationOf(id: string): string {
+  return JSON.stringify(success(created, { id })).slice(0, -'}}'.length);
 }
 
 /**
@@ -170,8 +189,8 @@ async function unlessEmailTaken<Result>(write: () => Promise<Result>): Promise<R
 }
 
 /**
- * Builds the text that a search matches. A line feed separates the fields: a search cannot contain one, so no match
- * spans two fields.
+ * Builds the text that a search matches. A line feed separates the fields: the text in a query cannot contain a line
+ * feed, so no match spans two fields.
  */
 function searchTextOf({ firstName, lastName, email, phone }: NewCustomer | Customer): string {
   return [`${firstName} ${lastName}`, email, phone ?? ''].map(caseFolded).join('\n');

@@ -2,13 +2,21 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
+import { idempotencyKeyProblems } from '../idempotency/idempotency-key.js';
 import { runIdempotent } from '../idempotency/run-idempotent.js';
 import { lockListForInsert } from '../services-database.js';
 import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { deleteCustomer, findCustomer, insertCustomer, listCustomers, updateCustomer } from './repository.js';
-import { customerChangesBody, customerSchema, customersQuery, newCustomerBody, type Customer } from './schema.js';
+import {
+  created,
+  customerChangesBody,
+  customerSchema,
+  customersQuery,
+  newCustomerBody,
+  type Customer,
+} from './schema.js';
 
 const emailTaken = { 409: 'Another customer has this email address' };
 
@@ -23,9 +31,11 @@ export const customerRoutes: Routes = (app, context) => {
     {
       schema: { body: newCustomerBody, querystring: noQuery },
       config: {
+        otherProblems: idempotencyKeyProblems,
         operation: {
-          ...{ summary: 'Create a customer', message: 'Customer created' },
+          ...{ summary: 'Create a customer', message: created },
           ...{ status: 201, data: customerSchema, codes: ['email_taken'] },
+          failures: { 404: 'The customer that this Idempotency-Key created was deleted' },
         },
       },
     },
@@ -34,7 +44,7 @@ export const customerRoutes: Routes = (app, context) => {
         const tenant = tenantOf(request);
         await lockListForInsert(transaction, tenant);
         const outcome = await insertCustomer(transaction, tenant, request.body, clock.now());
-        return success('Customer created', customerIn(outcome));
+        return success(created, customerIn(outcome));
       }),
   );
 

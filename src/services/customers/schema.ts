@@ -16,6 +16,9 @@ const phone = Type.String({
   examples: ['+2348012345678'],
 });
 
+/** The message of the response that creates a customer. Stored responses contain it, so it never changes. */
+export const created = 'Customer created';
+
 /** The body of `POST /dev/customers`. */
 export const newCustomerBody = Type.Object({
   email,
@@ -47,7 +50,7 @@ export const customersQuery = Type.Object({
 /** The fields of a new customer. */
 export type NewCustomer = Static<typeof newCustomerBody>;
 
-/** The fields of a customer to change. */
+/** The fields of a customer that a request changes. */
 export type CustomerChanges = Static<typeof customerChangesBody>;
 
 /** The parsed query of the list of customers. */

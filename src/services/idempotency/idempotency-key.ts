@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import type { Problem } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 
 const keyForm = /^[!-~]{1,255}$/;
@@ -19,14 +20,24 @@ export const idempotencyKeyParameter = {
 } as const;
 
 /**
- * Returns the request's idempotency key; null without the header. An empty key is rejected, because its client would
- * wrongly expect protection against duplicates. Node joins repeated headers with a comma and a space, which `keyForm`
- * rejects.
+ * Returns the request's idempotency key; null without the header. An empty key is rejected: the client would otherwise
+ * wrongly expect protection against duplicates. Node joins repeated headers with a comma and a space, and `keyForm`
+ * rejects the space.
  * @throws Refusal 422 for an invalid key
  */
 export function idempotencyKeyIn({ headers }: FastifyRequest): string | null {
   const key = headers['idempotency-key'];
   if (key === undefined) return null;
-  if (typeof key !== 'string' || !keyForm.test(key)) throw Refusal.invalid([problem]);
+  if (!isKey(key)) throw Refusal.invalid([problem]);
   return key;
+}
+
+/** Returns the problem of an invalid idempotency key; used if the request has other problems too. */
+export function idempotencyKeyProblems({ headers }: FastifyRequest): readonly Problem[] {
+  const key = headers['idempotency-key'];
+  return key === undefined || isKey(key) ? [] : [problem];
+}
+
+function isKey(key: string | string[]): key is string {
+  return typeof key === 'string' && keyForm.test(key);
 }

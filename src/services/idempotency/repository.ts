@@ -1,8 +1,11 @@
-import type { SqlTime } from '../../database/dialects.js';
+import { addMilliseconds, type SqlTime } from '../../database/dialects.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 
-/** A response as sent to the client: status code and JSON body. */
+/**
+ * The status code and JSON body of a response, as sent to the client. Only for an operator's rejected movement, the
+ * stored body differs: it contains just the failure code.
+ */
 export interface ResponseToStore {
   readonly status: number;
   readonly body: object;
@@ -16,8 +19,8 @@ export interface StoredResponse extends ResponseToStore {
 const batch = 1000;
 
 /**
- * Finds the response stored under an idempotency key, regardless of its age. So a repeated request can run again only
- * after its stored response was purged.
+ * Finds the response stored under an idempotency key, regardless of its age; null if there is none. So a repeated
+ * request can run again only after its stored response was purged.
  */
 export async function findStoredResponse(
   database: ServicesDatabase,
@@ -50,14 +53,29 @@ export async function storeResponse(
     .execute();
 }
 
+/**
+ * Replaces the stored response whose body begins with this text, such as one with personal data that must be deleted.
+ * The idempotency key and the fingerprint stay, so a repeated request still has no effect. The search reads all stored
+ * responses of the merchant and environment.
+ * @param bodyStart the beginning of the body as JSON text, without `%`, `_` and backslashes
+ */
+export async function replaceStoredResponse(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  bodyStart: string,
+  { status, body }: ResponseToStore,
+): Promise<void> {
+  await database
+    .updateTable('answers')
+    .set({ status, body: JSON.stringify(body) })
+    .where(ownedBy(tenant))
+    .where('body', 'like', `${bodyStart}%`)
+    .execute();
+}
+
 /** Purges up to 1000 responses stored at `until` or before; returns true if more could remain. */
 export async function purgeStoredResponses(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
-  const old = database
-    .selectFrom('answers')
-    .select(['merchant_id', 'environment', 'key'])
-    .where('created_at', '<=', until)
-    .orderBy('created_at')
-    .limit(batch);
+  const old = oldestKeys(database, until);
   const { numDeletedRows } = await database
     .deleteFrom('answers')
     .where((it) =>
@@ -66,4 +84,32 @@ export async function purgeStoredResponses(database: ServicesDatabase, until: Sq
     .where('created_at', '<=', until)
     .executeTakeFirst();
   return numDeletedRows >= BigInt(batch);
+}
+
+/**
+ * Makes up to 1000 responses stored before `now` count as stored at `now`; returns true if some remain. It is a batch,
+ * because a statement that changes the whole table could exceed its timeout, and would block SQLite.
+ */
+export async function renewStoredResponses(database: ServicesDatabase, now: SqlTime): Promise<boolean> {
+  const until = addMilliseconds(now, -1);
+  const old = oldestKeys(database, until);
+  await database
+    .updateTable('answers')
+    .set({ created_at: now })
+    .where((it) =>
+      it(it.refTuple('merchant_id', 'environment', 'key'), 'in', old.$asTuple('merchant_id', 'environment', 'key')),
+    )
+    .where('created_at', '<=', until)
+    .execute();
+  // Another process can have renewed the same batch, so the number of updated rows does not show whether some remain.
+  return (await oldestKeys(database, until).limit(1).executeTakeFirst()) !== undefined;
+}
+
+function oldestKeys(database: ServicesDatabase, until: SqlTime) {
+  return database
+    .selectFrom('answers')
+    .select(['merchant_id', 'environment', 'key'])
+    .where('created_at', '<=', until)
+    .orderBy('created_at')
+    .limit(batch);
 }

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { sql } from '../../database/kysely.js';
 import { tryLock } from '../../database/dialects.js';
 import { Refusal } from '../../rest/refusal.js';
+import { keyReused } from '../failure-codes.js';
 import { tenantOf } from '../identity.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase, ServicesTransaction } from '../services-database.js';
@@ -10,8 +11,8 @@ import { findStoredResponse, storeResponse, type ResponseToStore } from './repos
 import { requestFingerprint } from './request-fingerprint.js';
 
 /**
- * Creates a record in the given database transaction and returns the response body. If it throws a Refusal, the record
- * is rolled back.
+ * Creates a record in the given database transaction and returns the response body. If the function throws a Refusal,
+ * the record is rolled back.
  */
 type Create = (transaction: ServicesDatabase) => Promise<object>;
 
@@ -47,12 +48,12 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // The lock fails if another process runs a request with the same key. If that process crashes, PostgreSQL
-      // releases the lock only at the end of the process's database session.
+      // `tryLock` fails while another process runs a request with this key. If that process crashes, PostgreSQL keeps
+      // the lock until it ends the process's database session. Until then, clients that retry get a 409.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)
-        throw Refusal.invalid([keyReusedProblem], 'idempotency_key_reused');
+        throw Refusal.invalid([keyReused], 'idempotency_key_reused');
       if (kept !== null) return { response: kept, isRepeated: true };
       const response = await attempt(transaction, create);
       await storeResponse(transaction, tenant, key, { ...response, fingerprint }, clock.now());
@@ -67,11 +68,6 @@ export async function runIdempotent(
 }
 
 const inProgressMessage = 'A request with this Idempotency-Key is still being carried out: try again';
-
-const keyReusedProblem = {
-  path: 'Idempotency-Key',
-  message: 'This Idempotency-Key was used for another request: use a different key for each request',
-};
 
 async function attempt(transaction: ServicesTransaction, create: Create): Promise<ResponseToStore> {
   await sql`savepoint attempt`.execute(transaction);

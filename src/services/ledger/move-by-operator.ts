@@ -36,6 +36,14 @@ export interface OperatorEntry {
   readonly isRepeated: boolean;
 }
 
+/** What a caller does around a movement. Neither function is called if an earlier order has the same reference. */
+interface MovementSteps {
+  /** Called before the money moves. Throws a Refusal if this order must not move it. */
+  readonly beforeMove: () => void;
+  /** Called in the transaction that moves the money. */
+  readonly onMoved: (transaction: ServicesTransaction, entry: EntryRow) => Promise<void>;
+}
+
 /** A movement, with the id of its wallet. */
 type WalletMovement = OperatorMovement & { readonly walletId: string };
 
@@ -47,17 +55,23 @@ const storedRefusals = {
 type RefusalCode = keyof typeof storedRefusals;
 
 /**
+ * The owner under which rejections are stored, because a reference belongs to one movement of all merchants and
+ * environments. The id of a merchant is never empty.
+ */
+const ofAllWallets: Tenant = { merchantId: '', environment: 'live' };
+
+/**
  * Carries out an operator's order, once per reference. A rejection because of the balance is stored too: a delayed copy
  * of the order must not move money after the operator has received the rejection.
- * @param onMoved called in the transaction that moves the money; not called if an earlier order has moved it
  * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
- * `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
+ * `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement, or to this movement with
+ * another reason; and what `beforeMove` throws
  */
 export async function moveByOperator(
   { database, clock }: Pick<RouteContext, 'database' | 'clock'>,
   wallet: WalletRow,
   order: OperatorMovement,
-  onMoved: (transaction: ServicesTransaction, entry: EntryRow) => Promise<void>,
+  { beforeMove, onMoved }: MovementSteps,
 ): Promise<OperatorEntry> {
   const tenant = ownerOf(wallet, order);
   const movement = { ...order, walletId: wallet.id };
@@ -65,6 +79,7 @@ export async function moveByOperator(
     await takeLock(transaction, `reference ${order.reference}`);
     const earlier = await findEarlier(transaction, tenant, movement);
     if (earlier !== null) return typeof earlier === 'string' ? earlier : { entry: earlier, isRepeated: true };
+    beforeMove();
     const made = await move(transaction, clock, tenant, movement);
     if (typeof made !== 'string') {
       await onMoved(transaction, made);
@@ -80,7 +95,8 @@ export async function moveByOperator(
 
 /**
  * Returns the result of an earlier order with the same reference; null if there was no earlier order.
- * @throws Refusal 409 `reference_taken` if the reference belongs to another movement
+ * @throws Refusal 409 `reference_taken` if the reference belongs to another movement, or to this movement with another
+ * reason
  */
 async function findEarlier(
   transaction: ServicesTransaction,
@@ -98,12 +114,15 @@ async function findEarlier(
       entry.counter_account === 'float' &&
       entry.wallet_id === walletId &&
       entry.type === type &&
-      entry.amount === amount &&
-      entry.reason === reason;
+      entry.amount === amount;
     if (!isSame) throw referenceTaken(reference);
+    if (entry.reason !== reason) throw movedForAnotherReason(entry);
     return entry;
   }
-  const kept = await findStoredResponse(transaction, tenant, keyOf(movement));
+  // Processes of the previous release store rejections only under the wallet's owner.
+  const kept =
+    (await findStoredResponse(transaction, tenant, keyOf(movement))) ??
+    (await findStoredResponse(transaction, ofAllWallets, keyOf(movement)));
   if (kept === null) return null;
   if (kept.fingerprint !== fingerprintOf(movement)) throw referenceTaken(reference);
   return (kept.body as { readonly code: RefusalCode }).code;
@@ -130,9 +149,10 @@ async function move(
 
 /**
  * Stores a rejection in the table of responses, under an idempotency key. The key contains a space, so it cannot equal
- * the key of a merchant's request.
+ * the key of a merchant's request. The rejection is also stored under the wallet's owner, where processes of the
+ * previous release search for it during an upgrade.
  */
-function storeRefusal(
+async function storeRefusal(
   transaction: ServicesTransaction,
   clock: DatabaseClock,
   tenant: Tenant,
@@ -140,7 +160,8 @@ function storeRefusal(
   code: RefusalCode,
 ): Promise<void> {
   const kept = { fingerprint: fingerprintOf(movement), status: 422, body: { code } };
-  return storeResponse(transaction, tenant, keyOf(movement), kept, clock.now());
+  for (const owner of [ofAllWallets, tenant])
+    await storeResponse(transaction, owner, keyOf(movement), kept, clock.now());
 }
 
 function keyOf({ reference }: WalletMovement): string {
@@ -184,8 +205,22 @@ function referenceTaken(reference: string): Refusal {
 }
 
 /**
+ * Creates the refusal of an order that differs only in the reason from the movement with its reference. It probably is
+ * a repeat. Its sender must learn that the money was moved, because a new reference would move the money twice.
+ */
+function movedForAnotherReason({ reference, reason, created_at: at }: EntryRow): Refusal {
+  const earlier = `under the reference ${reference} at ${new Date(at).toISOString()}, with the reason "${reason ?? ''}"`;
+  return new Refusal(
+    409,
+    `This money was already moved ${earlier}, so nothing was moved now. Do not send it under a new reference unless it is a different movement`,
+    [],
+    'reference_taken',
+  );
+}
+
+/**
  * Returns true if the balance plus all payouts in progress is a safe integer. Then the refunds fit into the wallet if
- * these payouts fail. The wallet is locked, so the sum cannot change meanwhile.
+ * these payouts fail. The wallet is locked, so the sum cannot grow meanwhile.
  */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction

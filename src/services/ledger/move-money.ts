@@ -39,7 +39,8 @@ export interface EntryDetails {
  * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. The two writes must commit
  * together, so call this in a database transaction. Each entry names both accounts, so all accounts together always add
  * up to zero.
- * @param detailsOf called after the wallet was locked and its balance changed; inserts rows to which the entry refers
+ * @param detailsOf returns the other columns of the entry. It is called after the wallet was locked and its balance
+ *   changed. It can insert rows to which the entry refers.
  * @returns the entry and its details, or null if the balance is too small for the debit, or would be too large after
  * the credit
  */

@@ -52,8 +52,8 @@ export async function openWallet(
         created_by: createdBy,
         created_at: createdAt,
       })
-      // If two requests create the first wallet at the same time, the second request waits here until the first one
-      // commits. It then gets no row, because a default wallet exists.
+      // If two requests create the merchant's first wallet at the same time, one request waits here until the other
+      // request commits. The waiting request then gets no row, because a default wallet exists.
       .onConflict((conflict) => conflict.doNothing())
       .returningAll()
       .executeTakeFirst();

@@ -23,8 +23,8 @@ export async function readLedger(database: ServicesDatabase): Promise<LedgerRead
       return sums.compare(transaction);
     });
   }
-  // On SQLite a transaction blocks the only connection, so most entries are read before it begins. Entries are appended
-  // in the order of their ids, so the transaction reads only the newest ones.
+  // On SQLite a transaction blocks the only connection, so most entries are read before the transaction. Entries are
+  // appended in the order of their ids, so the transaction reads only the newest entries.
   await sums.addEntries(database);
   return database.transaction().execute(async (transaction) => {
     await sums.addEntries(transaction);

@@ -11,11 +11,11 @@ import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 
 /** Options of the operators' API. */
 export interface OperatorsOptions extends OperatorContext {
-  /** The bearer token that all operators share; null accepts no token. */
+  /** The bearer token that all operators share; null: there is no shared token. */
   readonly token: string | null;
   /** The verifier of tokens of the registry's administrators. Null or omitted: no such token is accepted. */
   readonly administrators?: ServicesTokenVerifier | null | undefined;
-  /** TLS of the listener; null for plain HTTP. When the app closes, it stops the reload of certificates. */
+  /** TLS of the listener; null for plain HTTP. Closing the app also stops the reload of certificates. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
 }
@@ -51,7 +51,7 @@ const actor = {
   name: 'x-actor',
   in: 'header',
   description:
-    'The name of the operator. It is used only with the shared token (services.operators.tokenFile), and is not verified',
+    'The name of the operator who uses the shared token (services.operators.tokenFile). The ledger stores it unverified. With other tokens it is ignored',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -82,11 +82,11 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The operator lacks the permission that data.permission names, or the request came through the gateway',
+    403: 'The operator lacks the permission that data.permission names, the funding needs approval (approval_required), or the request came through the gateway',
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {
-          409: 'The reference already belongs to another movement (reference_taken), or a different wallet exists (wallet_exists)',
+          409: 'The reference already belongs to another movement, or to this one with another reason (reference_taken). Or a wallet exists that differs from the requested one (wallet_exists)',
           413: 'The body is too large',
           415: 'The body is not application/json, or it is compressed',
         }

@@ -1,9 +1,9 @@
 import { success, successPage } from '../../rest/envelope.js';
-import { pagingOf, pagingQuery, rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { pagingOf, rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
-import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
+import { accountSchema, entriesQuery, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
 import { eventAuthorOf, ledgerNameOf, requireApproval } from './operator-access.js';
 import { storeOperatorEvent } from './operator-events.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
@@ -40,15 +40,20 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       async (request, reply) => {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
-        if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id }, attempts);
         const actor = ledgerNameOf(request);
         const author = eventAuthorOf(request, order.reason);
         const { entry, isRepeated } = await moveByOperator(
           context,
           wallet,
           { ...order, merchantId, type, actor },
-          async (transaction, made) => {
-            if (storesEvents) await storeOperatorEvent(transaction, clock, { ...author, action, ...changeOf(made) });
+          {
+            // A repeat moves no money, so it needs no approval.
+            beforeMove: () => {
+              if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id }, attempts);
+            },
+            onMoved: async (transaction, made) => {
+              if (storesEvents) await storeOperatorEvent(transaction, clock, { ...author, action, ...changeOf(made) });
+            },
           },
         );
         reply.code(isRepeated ? 200 : 201);
@@ -61,7 +66,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
   app.get(
     '/wallets/:id/entries',
     {
-      schema: { params: idParams, querystring: pagingQuery },
+      schema: { params: idParams, querystring: entriesQuery },
       config: {
         permission: 'wallets:read',
         operation: { summary: 'The ledger entries of a wallet, newest first', page: entrySchema },
@@ -71,7 +76,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       const paging = pagingOf(request.query);
       const wallet = await walletOf(database, request.params.id);
       attempts?.read(eventAuthorOf(request, null), wallet.merchant_id, 'entries');
-      const { items, totalRecords } = await listEntries(database, wallet, paging);
+      const { items, totalRecords } = await listEntries(database, wallet, request.query.reference, paging);
       return successPage('Entries retrieved', { items: items.map(toEntry), totalRecords }, paging);
     },
   );
@@ -159,18 +164,21 @@ export async function listAccounts(database: ServicesDatabase): Promise<Account[
 /**
  * Lists a wallet's ledger entries, newest first. Ids are assigned while the wallet is locked, so they follow the commit
  * order.
+ * @param reference limits the list to the entry with this reference; undefined lists all entries
  */
 async function listEntries(
   database: ServicesDatabase,
   wallet: { readonly id: string; readonly merchant_id: string; readonly environment: string },
+  reference: string | undefined,
   paging: Paging,
 ): Promise<Page<EntryRow>> {
-  const wanted = database
+  let wanted = database
     .selectFrom('transactions')
     // The index starts with merchant and environment, so the query filters by them too.
     .where('merchant_id', '=', wallet.merchant_id)
     .where('environment', '=', wallet.environment as EntryRow['environment'])
     .where('wallet_id', '=', wallet.id);
+  if (reference !== undefined) wanted = wanted.where('reference', '=', reference);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const items = await wanted.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();

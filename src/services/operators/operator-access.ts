@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { actorOf } from '../../rest/actor.js';
+import { actorIn } from '../../rest/actor.js';
 import { bearerTokenIn, isFrom, tokenCheck } from '../../rest/bearer-token.js';
 import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
-import { plainAddress } from '../../rest/rest-app.js';
+import { plainAddress } from '../../rest/counted-source.js';
 import { type Funding, type WalletPermission, walletPermissions } from '../../rest/services-token.js';
 import type { OperatorAttempts, SignInFailure } from './operator-attempts.js';
 import type { EventAuthor } from './operator-events.js';
@@ -22,7 +22,7 @@ declare module 'fastify' {
 
 /** Options of the authentication of operators. */
 interface OperatorAccess {
-  /** The bearer token that all operators share; null accepts no token. */
+  /** The bearer token that all operators share; null: there is no shared token. */
   readonly token: string | null;
   /** The verifier of tokens of the registry's administrators; null: no such token is accepted. */
   readonly administrators: ServicesTokenVerifier | null;
@@ -37,9 +37,9 @@ const sharedOperator: Operator = {
 };
 
 /**
- * Makes an app accept only requests of operators with the permission that the route requires. The start fails if a
- * route declares no permission. Browsers send `authorization` to another site only after a CORS preflight, which this
- * API never allows. So no web page can act for an operator.
+ * Makes an app accept only requests of operators who have the permission that the route requires. Open routes need no
+ * operator. The start fails if a route is not open and declares no permission. Browsers send `authorization` to another
+ * site only after a CORS preflight, which this API never allows. So no web page can act for an operator.
  */
 export function requireOperator({ token, administrators, attempts }: OperatorAccess): (app: FastifyInstance) => void {
   const shared = token === null ? null : tokenCheck(token);
@@ -58,8 +58,8 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         attempts?.signInFailed({ id: request.id, source }, cause);
         return refusal;
       };
-      // Rejects requests that come through the gateway, because an upstream could have this API's address by mistake.
-      // The gateway sets `x-merchant-id` on every request that it forwards.
+      // This API could be configured by mistake as an upstream of a gateway. So requests that came through a gateway
+      // are rejected. A gateway sets `x-merchant-id` on every request that it forwards.
       if (headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined)
         throw fail('forwarded', new Refusal(403, 'Forbidden', [], 'forwarded'));
       if (routeOptions.config.isOpen === true) return;
@@ -74,15 +74,15 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         throw failure === null || failure === 'absent' ? refusal : fail(failure, refusal);
       }
       request.operator = operator;
-      // Later hooks reject unknown paths and methods. They run only for operators, because their responses reveal which
-      // paths exist.
+      // Later hooks reject unknown paths and methods. Such a response reveals which paths exist, so these hooks run
+      // only for authenticated operators.
       if (!is404 && routeOptions.config.permission !== undefined)
         authorise(request, routeOptions.config.permission, attempts);
     });
   };
 }
 
-/** Returns why the request is rejected: it is not authenticated, or its address is not allowed. Null if accepted. */
+/** Returns why a request is rejected: no valid token, or a client address that is not allowed. Null if accepted. */
 function failureOf(
   header: string | undefined,
   given: string | null,
@@ -95,8 +95,15 @@ function failureOf(
   return isFrom(operator.sources, source) ? null : 'source';
 }
 
+/** Returns the address of a request's connection. For a request from the console, it is the address of the registry. */
 function sourceOf({ socket }: FastifyRequest): string | null {
   return plainAddress(socket.remoteAddress);
+}
+
+/** Returns the address of an operator. If the registry relayed the request, it has signed the address. */
+function clientAddressOf(request: FastifyRequest): string | null {
+  const { clientAddress = sourceOf(request) } = operatorOf(request);
+  return clientAddress;
 }
 
 /** Returns the operator of a request. */
@@ -106,13 +113,13 @@ function operatorOf({ operator }: FastifyRequest): Operator {
 }
 
 /**
- * Returns the name that the ledger stores for a change: the administrator's name or, with the shared token, the name in
- * the header `x-actor`.
+ * Returns the name that the ledger stores for a change. This is the administrator's name. With the shared token, it is
+ * the name in the header `x-actor`, or `admin` if the header is missing or empty.
  * @throws Refusal 400 for an invalid `x-actor`
  */
 export function ledgerNameOf(request: FastifyRequest): string {
   const { name, proof } = operatorOf(request);
-  return proof === 'bootstrap' ? actorOf(request) : name;
+  return proof === 'bootstrap' ? (actorIn(request) ?? 'admin') : name;
 }
 
 /**
@@ -122,18 +129,18 @@ export function ledgerNameOf(request: FastifyRequest): string {
  */
 export function eventAuthorOf(request: FastifyRequest, reason: string | null): EventAuthor {
   const { name, administratorId, proof } = operatorOf(request);
-  const { 'x-actor': claimed = '', 'x-reason': why } = request.headers;
+  const { 'x-reason': why } = request.headers;
   return {
     ...{ id: request.id, actor: name, administratorId, proof },
-    claimed: proof === 'bootstrap' && claimed !== '' ? actorOf(request) : null,
-    source: sourceOf(request),
+    claimed: proof === 'bootstrap' ? actorIn(request) : null,
+    source: clientAddressOf(request),
     reason: reason ?? reasonIn(why),
   };
 }
 
 /**
- * Rejects a funding (credit to a wallet) above the limit of its currency, unless another administrator has approved
- * exactly this funding.
+ * Rejects a credit to a wallet above the operator's limit for the currency, unless another administrator has approved
+ * exactly this credit.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {
@@ -155,7 +162,7 @@ function countRefusal(
   attempts: OperatorAttempts | null,
 ): void {
   const { name, administratorId, proof } = operatorOf(request);
-  const author = { id: request.id, actor: name, administratorId, proof, source: sourceOf(request) };
+  const author = { id: request.id, actor: name, administratorId, proof, source: clientAddressOf(request) };
   const { method, routeOptions } = request;
   attempts?.refused({ ...author, claimed: null, reason: null }, { method, route: routeOptions.url ?? '', needs });
 }

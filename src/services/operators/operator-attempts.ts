@@ -1,4 +1,5 @@
 import type { DatabaseClock } from '../../database/dialects.js';
+import { countedSource } from '../../rest/counted-source.js';
 import { FirstReads } from '../../rest/trail/first-reads.js';
 import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
 import type { Timers } from '../periodic-task.js';
@@ -11,8 +12,8 @@ export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | '
 /** Maximum number of events about refused attempts per minute, so that an attacker cannot fill the database. */
 const mostEvents = 600;
 /**
- * Maximum number of stored events that wait to be sent to the registry. While so many wait, no events about refused
- * attempts are stored. A later event states how many attempts were omitted.
+ * While this many stored events wait to be sent to the registry, no events about refused attempts are stored. A later
+ * event states how many attempts were omitted.
  */
 const mostWaiting = 10_000;
 
@@ -25,7 +26,7 @@ const codes: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * The details of an attempt that an event contains. If an event counts several refused attempts, these are the details
+ * The details of one refused attempt, for the stored event. An event that counts several attempts contains the details
  * of the first.
  */
 type First =
@@ -47,8 +48,8 @@ export interface OperatorAttemptOptions {
 }
 
 /**
- * Stores events for the registry about refused attempts and about reads. The number of events about refused attempts is
- * limited. For reads, one event is stored per hour, operator, merchant and kind of records.
+ * Stores events about refused attempts and about reads. The events are sent to the registry later. The number of events
+ * about refused attempts is limited. For reads, one event is stored per hour, operator, merchant and kind of records.
  */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;
@@ -66,10 +67,12 @@ export class OperatorAttempts {
   }
 
   /**
-   * Counts a request without a valid operator. Once a minute, the counts are stored as one event per client address.
+   * Counts a request without a valid operator. Once a minute, the counts are stored as one event per client address or
+   * IPv6 /64. Otherwise a client could use up `mostKeys` with the addresses of its /64, so that the attempts of all
+   * others had no event.
    */
   signInFailed({ id, source }: Pick<EventAuthor, 'id' | 'source'>, cause: SignInFailure): void {
-    this.#refusals.add(source ?? '', cause, {
+    this.#refusals.add(countedSource(source ?? ''), cause, {
       ...{ action: 'sign-in.failed', id, source, actor: 'unknown', administratorId: null, proof: 'unproven' },
       ...{ claimed: null, reason: null },
     });
@@ -77,18 +80,22 @@ export class OperatorAttempts {
 
   /**
    * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, the counts are
-   * stored as one event per address, operator and missing item.
+   * stored as one event per address or IPv6 /64, credential (token or session) and missing item.
    */
   refused(
     author: EventAuthor,
     after: { readonly method: string; readonly route: string; readonly needs: string },
   ): void {
-    const key = [author.source, author.proof, after.needs].join('\n');
+    const key = [countedSource(author.source ?? ''), author.proof, after.needs].join('\n');
     const code = codes.get(after.needs) ?? 'permission_missing';
     this.#refusals.add(key, code, { ...author, action: 'attempt.refused', after });
   }
 
-  /** Stores an event if this is the operator's first read of this kind of the merchant's records in this hour. */
+  /**
+   * Notes that an operator reads a merchant's records. Only the first read of each kind of records in an hour is stored
+   * as an event.
+   * @param merchantId id of the merchant; empty for a list of all merchants' records
+   */
   read(author: EventAuthor, merchantId: string, what: 'wallets' | 'entries'): void {
     const { database, clock, now } = this.#options;
     const event = { ...author, action: 'merchant.read', merchantId, before: null, after: { what } } as const;
@@ -108,7 +115,9 @@ export class OperatorAttempts {
     let mayStore = waiting() < mostWaiting;
     for (const { first, ...counted } of all) {
       const state = countedState(counted);
+      // Taken before the event is stored, because more attempts can be omitted meanwhile.
       const omitted = this.#omitted;
+      this.#omitted = 0;
       const after = omitted === 0 ? state : { ...state, omittedBefore: omitted };
       const of = { merchantId: '', before: null } as const;
       const event: NewOperatorEvent =
@@ -116,7 +125,7 @@ export class OperatorAttempts {
           ? { ...first, ...of, after }
           : { ...first, ...of, after: { ...first.after, ...after } };
       if (mayStore) mayStore = await storeOperatorEvent(database, clock, event).then(isTrue, isFalse);
-      this.#omitted = mayStore ? 0 : this.#omitted + state.refusals;
+      if (!mayStore) this.#omitted += omitted + state.refusals;
     }
   }
 }

@@ -20,8 +20,8 @@ export type EventAuthor = Pick<
 export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
 
 /**
- * Stores an event that is sent to the registry later. Must be called in the transaction of the change, so that the
- * change and its event are stored together or not at all. No change waits for the registry.
+ * Stores an event that is sent to the registry later, so that no change waits for the registry. For an event about a
+ * change, pass the transaction of the change: the change and its event are then stored together or not at all.
  */
 export async function storeOperatorEvent(
   transaction: ServicesDatabase,
@@ -65,8 +65,8 @@ export class OperatorEvents {
   }
 
   /**
-   * Sends the oldest events, and deletes them once the registry has stored them. An event can be sent twice, if a
-   * response is lost or several processes send it. The registry ignores the copies.
+   * Sends the oldest events, and deletes them once the registry has stored them. An event is sent again if the response
+   * was lost, and several processes can send the same event. The registry ignores the copies.
    * @returns true if more events could be waiting
    */
   async send(): Promise<boolean> {

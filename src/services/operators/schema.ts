@@ -10,13 +10,19 @@ const merchantId = Type.String({
   description: 'the id of a merchant: 1 to 64 letters, digits, - and _',
   examples: ['m_01JH3Z7Q4X'],
 });
+/** The id of a merchant in a request. An API key has the same form, and the ledger and events would store it. */
+const givenMerchantId = Type.String({
+  pattern: new RegExp(`${noKeyIn}[A-Za-z0-9_-]{1,64}$`),
+  description: `the id of a merchant: 1 to 64 letters, digits, - and _, ${noKeyWords}`,
+  examples: ['m_01JH3Z7Q4X'],
+});
 
-/** Pattern for an operator's reference of a movement. */
+/** Pattern for the reference that an operator gives to a movement. */
 export const referenceForm = new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`);
 
 /** The body of `POST /wallets`. */
 export const newWalletBody = Type.Object({
-  merchantId,
+  merchantId: givenMerchantId,
   environment,
   currency,
   isDefault: Type.Optional(
@@ -26,14 +32,14 @@ export const newWalletBody = Type.Object({
 });
 
 /**
- * The body of a movement. It repeats the wallet's currency and environment, so that a wrong wallet id is rejected if
- * that wallet has another currency or environment.
+ * The body of a movement. It repeats the currency and environment of the wallet. So a wrong wallet id is rejected if
+ * the wallet with that id has another currency or environment.
  */
 export const movementBody = Type.Object({
   amount,
   currency,
   environment,
-  merchantId: Type.Optional(merchantId),
+  merchantId: Type.Optional(givenMerchantId),
   reference: Type.String({
     pattern: referenceForm,
     description: `1 to 100 letters, digits and . _ : / -, the first a letter or a digit, ${noKeyWords}`,
@@ -45,9 +51,15 @@ export const movementBody = Type.Object({
 /** The query of the list of wallets. */
 export const operatorWalletsQuery = Type.Object({
   ...pagingQuery.properties,
-  merchantId: Type.Optional(withPurpose(merchantId, 'Only wallets of this merchant')),
+  merchantId: Type.Optional(withPurpose(givenMerchantId, 'Only wallets of this merchant')),
   environment: Type.Optional(withPurpose(environment, 'Only wallets of this environment')),
   currency: Type.Optional(withPurpose(currency, 'Only wallets in this currency')),
+});
+
+/** The query of the list of a wallet's ledger entries. */
+export const entriesQuery = Type.Object({
+  ...pagingQuery.properties,
+  reference: Type.Optional(withPurpose(movementBody.properties.reference, 'Only the entry with this reference')),
 });
 
 /** A wallet, as operators see it. Its balance is in minor units. */
@@ -59,7 +71,7 @@ export const operatorWalletSchema = Type.Object(
     currency,
     balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     isDefault: Type.Boolean(),
-    /** Name of the operator who created the wallet; null if unknown. */
+    /** Name of the operator who created the wallet; null if the wallet predates the ledger. */
     createdBy: textOrNull('alice'),
     createdAt: timestamp,
   },

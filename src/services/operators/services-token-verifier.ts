@@ -1,6 +1,6 @@
 import { errors, jwtVerify, type JWTVerifyGetKey } from 'jose';
 import { actorForm } from '../../rest/actor.js';
-import { isIpRange } from '../../rest/bearer-token.js';
+import { isIpAddress, isIpRange } from '../../rest/bearer-token.js';
 import {
   type Funding,
   type FundingLimits,
@@ -19,24 +19,29 @@ export interface Operator {
   /** Id of the administrator in the registry; null for a shared token. */
   readonly administratorId: string | null;
   /**
-   * How the operator was authenticated: `bootstrap` for the shared token; for an administrator, the token or session at
-   * the registry, as `token:ID` or `session:ID`.
+   * How the operator was authenticated: `bootstrap` for the shared token of the services or of the registry; for an
+   * administrator, the token or session at the registry, as `token:ID` or `session:ID`.
    */
   readonly proof: string;
   readonly permissions: readonly WalletPermission[];
   /** Permissions whose use requires a reason (`x-reason`). */
   readonly reasonFor: readonly WalletPermission[];
-  /** Amounts above which funding needs approval; null: no amount needs approval. */
+  /** Amounts, in minor units by currency, above which funding needs approval; null: no amount needs approval. */
   readonly fundingLimits: FundingLimits | null;
   /** The one funding that another administrator has approved; null if there is none. */
   readonly approved: Funding | null;
   /** The addresses and CIDRs from which the token is valid; null for all. */
   readonly sources: readonly string[] | null;
+  /**
+   * The address of the client for whom the registry relayed the request; null if the registry does not know it. If
+   * undefined or missing, the client's address is that of the connection.
+   */
+  readonly clientAddress?: string | null | undefined;
 }
 
 /**
- * Verifies a services token (JWT that the registry signed). Returns the administrator of the registry to whom it
- * belongs; null for an invalid token.
+ * Verifies a services token, which is a JWT signed by the registry. Returns the operator that the token authenticates;
+ * null for an invalid token.
  */
 export type ServicesTokenVerifier = (token: string) => Promise<Operator | null>;
 
@@ -49,8 +54,13 @@ export interface ServicesTokenVerifierOptions {
 
 /** Tolerated difference between the clocks of the registry and the services. */
 const clockToleranceSeconds = 60;
-const longestToken = 4096;
+/**
+ * Maximum length of a token. A token with a funding limit for every currency of ISO 4217 and with 32 addresses has up
+ * to 9,000 characters. Node rejects a request whose header section exceeds 16 KiB.
+ */
+const longestToken = 12_288;
 const mostPermissions = 100;
+const longestAddress = 45;
 
 const permissionList = Type.Array(Type.String({ maxLength: 64 }), { maxItems: mostPermissions });
 const claims = Compile(
@@ -65,6 +75,7 @@ const claims = Compile(
     fundingLimits: Type.Optional(fundingLimitsSchema),
     approved: Type.Optional(fundingSchema),
     sources: Type.Optional(sourcesSchema),
+    clientAddress: Type.Optional(Type.Union([Type.Null(), Type.String({ maxLength: longestAddress })])),
   }),
 );
 
@@ -90,15 +101,16 @@ export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifi
         currentDate: new Date(clock.now()),
       });
       if (payload.aud !== servicesToken.audience || !claims.Check(payload)) return null;
-      const { sub, name, proof, sources = null } = payload;
+      const { sub, name, proof, sources = null, clientAddress } = payload;
       if (sources?.every(isIpRange) === false) return null;
+      if (typeof clientAddress === 'string' && !isIpAddress(clientAddress)) return null;
       return {
         ...{ name, proof, administratorId: proof === 'bootstrap' ? null : sub },
         permissions: known(payload.permissions),
         reasonFor: known(payload.reasonFor),
         fundingLimits: payload.fundingLimits ?? null,
         approved: payload.approved ?? null,
-        sources,
+        ...{ sources, clientAddress },
       };
     } catch (error) {
       if (error instanceof errors.JOSEError) return null;

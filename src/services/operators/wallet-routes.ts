@@ -2,9 +2,9 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
-import type { Environment } from '../assertion-verifier.js';
+import type { Tenant } from '../assertion-verifier.js';
 import { uuidForm } from '../fields.js';
-import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
+import { type NewWallet, openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
@@ -60,7 +60,7 @@ export function walletRoutes(app: RestApp, { database, clock, storesEvents, atte
           });
         return opened;
       });
-      if (existed) requireSame(wallet, { ...tenant, id, currency });
+      if (existed) requireSame(wallet, tenant, wanted);
       reply.code(existed ? 200 : 201);
       const message = existed ? 'The wallet already exists' : 'Wallet created';
       return success(message, { ...toWallet(wallet), isRepeated: existed });
@@ -122,23 +122,24 @@ function idMissing(): Refusal {
   return new Refusal(422, message, [{ path: 'id', message }], 'validation_failed');
 }
 
-interface Wanted {
-  readonly id: string | null;
-  readonly merchantId: string;
-  readonly environment: Environment;
-  readonly currency: string;
-}
-
-/** Rejects an existing wallet that differs from the requested one, with 409 `wallet_exists`. */
-function requireSame(wallet: WalletRow, { id, merchantId, environment, currency }: Wanted): void {
+/**
+ * Throws a 409 `wallet_exists` if an existing wallet differs from the requested one. A request for an additional wallet
+ * may find the default wallet, because the first wallet in a currency always becomes the default.
+ */
+function requireSame(
+  wallet: WalletRow,
+  { merchantId, environment }: Tenant,
+  { id, currency, isDefault }: Pick<NewWallet, 'id' | 'currency' | 'isDefault'>,
+): void {
   const isSame =
     (id === null || wallet.id === id) &&
     wallet.merchant_id === merchantId &&
     wallet.environment === environment &&
     wallet.currency === currency;
-  if (isSame) return;
-  const message =
-    wallet.id === id
+  if (isSame && (!isDefault || wallet.is_default === 1)) return;
+  const message = isSame
+    ? `The wallet ${wallet.id} is not the default wallet in ${currency}: set isDefault to false`
+    : wallet.id === id
       ? `The id ${wallet.id} belongs to another wallet: choose another id`
       : `The merchant already has a default wallet in ${currency}, with the id ${wallet.id}: set isDefault to false for another wallet`;
   throw new Refusal(409, message, [], 'wallet_exists');

@@ -19,14 +19,16 @@ export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> &
 
 const batch = 100;
 /**
- * Duration of a lease (the exclusive right of a process to advance a payout). If the process dies, another process
- * takes the payout over after this time.
+ * Duration of a lease. A lease is the exclusive right of a process to advance a payout. If that process dies, another
+ * process takes over the payout at the end of the lease.
  */
 const leaseMilliseconds = 30_000;
 /**
- * Margin on top of the longest lease, so that no payout is leased twice. `leaseDue` also takes a payout whose `due_at`
- * lies further ahead than any lease, because the clock must have been set back. A statement that waited for a row lock
- * compares with the time at which it began. Without the margin, it could take a payout leased while it waited.
+ * Margin on top of the longest lease. `leaseDue` also takes a payout whose `due_at` is further ahead than any lease
+ * plus this margin, because the clock must have been set back.
+ * The margin is necessary because a statement compares `due_at` with its own start time. While the statement waits for
+ * a row lock, another process can lease the payout, and the new `due_at` counts from a later time. Without the margin,
+ * the new `due_at` could seem too far ahead, and the payout would be leased twice.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
@@ -43,8 +45,8 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Lease `processing` payouts before `pending` ones, because a call advances each payout by only one step. In the
-  // other order, with a bank delay of 0, a payout just sent to the bank would be due again and advance twice.
+  // A call must advance each payout by only one step. So lease `processing` payouts before `pending` payouts. In the
+  // other order, with a bank delay of 0, a payout that just became `processing` would be due again and advance twice.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -69,12 +71,12 @@ interface LeaseTimes {
 }
 
 /**
- * Leases due payouts of one status, and returns them: moves `due_at` into the future, so that concurrent processes skip
- * these payouts. Pending payouts become `processing`.
+ * Leases due payouts of one status, and returns them. To lease a payout, moves its `due_at` into the future, so that
+ * concurrent processes skip the payout. Pending payouts become `processing`.
  */
 function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
-  // A due time later than the longest lease means that the clock was set back after the payout was leased. Such a
-  // payout counts as due. Otherwise it would wait until the clock reaches that time again.
+  // A `due_at` further ahead than `longest` means that the clock was set back after the payout was leased. The payout
+  // then counts as due. Otherwise it would have to wait until the clock reaches this distant `due_at`.
   const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')
@@ -103,8 +105,8 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
 }
 
 /**
- * Marks paid payouts and their debits as successful. One transaction is enough for all of them, because it locks no
- * wallet.
+ * Marks paid payouts and their debits as successful. All payouts share one transaction, because the transaction locks
+ * no wallet.
  */
 async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;
@@ -129,10 +131,10 @@ async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRo
 }
 
 /**
- * Refunds one failed payout. An error is only logged, so that other payouts continue; the refund is retried when the
- * payout's lease expires.
- * @returns false after a DatabaseError, such as a lock timeout; the caller then skips the wallet's other refunds for
- *   now
+ * Refunds one failed payout. An error is only logged, so that other payouts continue. The refund is retried when the
+ * lease of the payout expires. After a DatabaseError, such as a lock timeout of the wallet, `advancePayouts` skips the
+ * other refunds to the same wallet for now.
+ * @returns false after a DatabaseError, true otherwise
  */
 async function giveBack(
   { database, clock, logger }: AdvanceContext,
@@ -177,8 +179,8 @@ export function refundFailed(
       ...({ payoutId: id, status: 'successful', reason: null, actor: null } as const),
       ...{ reference: ulid(), createdAt: ended.updated_at },
     }));
-    // A refund always fits: an operator's credit is rejected if the balance plus all payouts in progress would exceed
-    // the maximum.
+    // A refund cannot raise the balance above the maximum: an operator's credit is rejected if the balance plus all
+    // payouts in progress would exceed the maximum.
     if (moved === null)
       throw new Error(`the refund would raise the balance of the wallet ${walletId} above the maximum`);
   });

@@ -6,17 +6,17 @@ import { ownedBy, type ServicesDatabase } from '../services-database.js';
 
 /**
  * Returns the SQL condition that a payout has this reference, either as the merchant's or as the services' reference.
- * It compares both: a client that knows one of them and finds no payout would pay again.
+ * A client can search for a payout by either of the two. If the search missed the payout, the client would pay twice.
  */
 export function hasReference(reference: string): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_reference = ${reference} or reference = ${reference})`;
 }
 
 /**
- * Reserves a merchant's reference for the payout that this database transaction creates; does nothing without a
- * reference. A concurrent request with the same reference waits for the lock, and then finds the first payout. Call
- * this before any other lock and before the query for the wallet: a taken reference is then reported even if the body
- * has other errors.
+ * Reserves a merchant's reference for the payout that this database transaction creates. Does nothing if the reference
+ * is null. A concurrent request with the same reference waits for the lock, and then finds the first payout.
+ * Call this before `lockListForInsert`, so that list queries do not wait for this lock too. Also call it before the
+ * query for the wallet, so that a taken reference is reported even if the wallet is unknown.
  * @throws Refusal 409 `reference_taken`, with the id of the existing payout in `payoutId`
  */
 export async function reserveReference(

@@ -6,7 +6,7 @@ import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
 import { lastCompleteNumber, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import { findWallet } from '../wallets/repository.js';
+import { requireWallet } from '../wallets/repository.js';
 import { hasReference } from './merchant-reference.js';
 import type { Payout, PayoutsQuery } from './schema.js';
 
@@ -31,8 +31,7 @@ export async function listPayouts(
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
   if (query.reference !== undefined) wanted = wanted.where(hasReference(query.reference));
   if (query.walletId !== undefined) {
-    const wallet = await findWallet(database, tenant, query.walletId.toLowerCase());
-    if (wallet === null) throw Refusal.notFound('Wallet');
+    const wallet = await requireWallet(database, tenant, query.walletId.toLowerCase());
     wanted = wanted.where('wallet_id', '=', wallet.id);
   }
   if (from !== null) wanted = wanted.where('created_at', '>=', from);
@@ -42,7 +41,7 @@ export async function listPayouts(
     if (last === undefined) throw Refusal.notFound('Payout');
     wanted = wanted.where('sequence', '<=', last.sequence);
   }
-  const complete = await lastCompleteNumber(database, tenant, 'payouts', 'sequence');
+  const complete = await lastCompleteNumber(database, tenant, 'payouts');
   if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();

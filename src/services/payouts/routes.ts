@@ -6,13 +6,15 @@ import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { Environment, Tenant } from '../assertion-verifier.js';
+import { insufficientBalance } from '../failure-codes.js';
 import { recordParams } from '../fields.js';
+import { idempotencyKeyProblems } from '../idempotency/idempotency-key.js';
 import { runIdempotent } from '../idempotency/run-idempotent.js';
 import { tenantOf } from '../identity.js';
 import { moveMoney } from '../ledger/move-money.js';
 import { idIn, type RouteContext, type Routes } from '../routes.js';
 import { lockListForInsert, type ServicesDatabase } from '../services-database.js';
-import { findDefaultWallet, findWallet } from '../wallets/repository.js';
+import { findDefaultWallet, requireWallet } from '../wallets/repository.js';
 import type { Wallet } from '../wallets/schema.js';
 import { reserveReference } from './merchant-reference.js';
 import { findPayout, insertPayout, listPayouts } from './repository.js';
@@ -36,6 +38,7 @@ export const payoutRoutes: Routes = (app, context) => {
     {
       schema: { body: bankPayoutBody, querystring: noQuery },
       config: {
+        otherProblems: idempotencyKeyProblems,
         operation: {
           summary: 'Pay out to a bank account from a given wallet',
           status: 201,
@@ -52,8 +55,7 @@ export const payoutRoutes: Routes = (app, context) => {
         const { walletId, amount, reference, remarks, ...account } = request.body;
         const merchantReference = reference ?? null;
         await reserveReference(transaction, tenant, merchantReference);
-        const wallet = await findWallet(transaction, tenant, walletId.toLowerCase());
-        if (wallet === null) throw Refusal.notFound('Wallet');
+        const wallet = await requireWallet(transaction, tenant, walletId.toLowerCase());
         const destination = { ...account, recipient: null, remarks: remarks ?? null };
         const order = { wallet, amount, merchantReference, destination };
         return success(created, await createPayout(transaction, context, tenant, order));
@@ -65,6 +67,7 @@ export const payoutRoutes: Routes = (app, context) => {
     {
       schema: { body: recipientPayoutBody, querystring: noQuery },
       config: {
+        otherProblems: idempotencyKeyProblems,
         operation: {
           summary: 'Pay out to a recipient from the default wallet of the currency',
           status: 201,
@@ -141,8 +144,6 @@ interface PayoutOrder {
   readonly merchantReference: string | null;
   readonly destination: PayoutDestination;
 }
-
-const insufficientBalance = { path: 'amount', message: 'Insufficient wallet balance' };
 
 /**
  * Debits the wallet, inserts the ledger entry and creates the payout. Call this in a database transaction, so that all

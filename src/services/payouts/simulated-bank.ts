@@ -11,7 +11,7 @@ export interface BankOptions {
 /** The result of a transfer. */
 export type BankOutcome = { readonly status: 'successful' } | { readonly status: 'failed'; readonly reason: string };
 
-/** Returns the result of a transfer, which is always the same for the same payout. */
+/** Returns the result of a transfer. The same payout always has the same result. */
 export function bankOutcomeOf(
   { failingAccounts }: BankOptions,
   { destinationAccountNumber, recipient }: Pick<Payout, 'destinationAccountNumber' | 'recipient'>,

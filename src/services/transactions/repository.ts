@@ -5,7 +5,7 @@ import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
 import { lastCompleteNumber, ownedBy, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import { findWallet } from '../wallets/repository.js';
+import { requireWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /**
@@ -24,8 +24,7 @@ export async function listTransactions(
   if (query.type !== undefined) wanted = wanted.where('type', '=', query.type);
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
   if (query.walletId !== undefined) {
-    const wallet = await findWallet(database, tenant, query.walletId.toLowerCase());
-    if (wallet === null) throw Refusal.notFound('Wallet');
+    const wallet = await requireWallet(database, tenant, query.walletId.toLowerCase());
     wanted = wanted.where('wallet_id', '=', wallet.id);
   }
   if (from !== null) wanted = wanted.where('created_at', '>=', from);
@@ -35,7 +34,7 @@ export async function listTransactions(
     if (last === null) throw Refusal.notFound('Transaction');
     wanted = wanted.where('id', '<=', last.id);
   }
-  const complete = await lastCompleteNumber(database, tenant, 'transactions', 'id');
+  const complete = await lastCompleteNumber(database, tenant, 'transactions');
   if (complete !== null) wanted = wanted.where('id', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();

@@ -11,8 +11,8 @@ const statuses = ['pending', 'successful', 'reversed'] as const;
 export type TransactionType = (typeof types)[number];
 
 /**
- * Status of the payout behind a debit: `pending` (in progress), `successful` (paid) or `reversed` (failed; another
- * transaction refunded the money). A credit is always `successful`.
+ * Status of a transaction. The debit of a payout is `pending` (payout in progress), `successful` (paid) or `reversed`
+ * (payout failed; another transaction refunded the money). All other transactions are always `successful`.
  */
 export type TransactionStatus = (typeof statuses)[number];
 
@@ -47,8 +47,8 @@ export const transactionsQuery = Type.Object({
 export type TransactionsQuery = Static<typeof transactionsQuery>;
 
 /**
- * A movement on a wallet, as a merchant sees it. After its creation, only its status can change. All movements of a
- * wallet, regardless of status, add up to its balance.
+ * A movement on a wallet, as a merchant sees it. After the movement is created, only its status can change. A wallet's
+ * balance is the sum of all its movements, regardless of status.
  */
 export const transactionSchema = Type.Object(
   {

@@ -20,7 +20,6 @@ export async function listWallets(
   if (query.currency !== undefined) wanted = wanted.where('currency', '=', query.currency);
   if (query.up_to !== undefined) {
     const last = await rowOf(database, tenant, query.up_to.toLowerCase());
-    if (last === undefined) throw Refusal.notFound('Wallet');
     wanted = wanted.where('sequence', '<=', last.sequence);
   }
   const { offset, limit } = rangeOf(paging);
@@ -29,14 +28,17 @@ export async function listWallets(
   return { items: rows.map(toWallet), totalRecords: total };
 }
 
-/** Finds one wallet of the merchant; null if the merchant has no wallet with this id. */
-export async function findWallet(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Wallet | null> {
-  const row = await rowOf(database, tenant, id);
-  return row === undefined ? null : toWallet(row);
+/**
+ * Returns one wallet of the merchant.
+ * @throws Refusal 404 if the merchant has no wallet with this id
+ */
+export async function requireWallet(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Wallet> {
+  return toWallet(await rowOf(database, tenant, id));
 }
 
 function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
-  return database.selectFrom('wallets').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
+  const wanted = database.selectFrom('wallets').selectAll().where(ownedBy(tenant)).where('id', '=', id);
+  return wanted.executeTakeFirstOrThrow(() => Refusal.notFound('Wallet'));
 }
 
 /**

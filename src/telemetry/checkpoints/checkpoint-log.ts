@@ -6,10 +6,10 @@ import type { LineWriter } from '../line-writer/line-writer.js';
 import { CheckpointQueue, type QueueStatus } from './checkpoint-queue.js';
 import { type Received, type ReceiptStatus, type ReceiptOptions, Receipts } from './receipts.js';
 
-/**
- * A destination that stores checkpoints (signed states of the log) without checking them: a file, a syslog server or an
- * HTTPS endpoint.
- */
+// A checkpoint is a signed state of the log: the number of lines in a run (a hash chain), and the Merkle root of these
+// lines. A receipt is the registry's signed confirmation that it stored a checkpoint.
+
+/** A destination that stores checkpoints without checking them: a file, a syslog server or an HTTPS endpoint. */
 export interface CheckpointDestination {
   /** A name for operators, for example a file path or a URL. Contains no secret. */
   readonly name: string;
@@ -22,9 +22,9 @@ export interface CheckpointDestination {
   close(): Promise<void>;
 }
 
-/** How checkpoints (signed states of the log) are signed, and where they are stored. */
+/** How checkpoints are signed, and where they are stored. */
 export interface CheckpointLogOptions {
-  /** The signer of checkpoints with the long-lived key of this gateway. */
+  /** Signs each checkpoint with the long-lived key of this gateway. */
   readonly instance: NoteSigner;
   /** The destinations that store checkpoints, in addition to the registry. */
   readonly places: readonly CheckpointDestination[];
@@ -32,26 +32,17 @@ export interface CheckpointLogOptions {
   readonly everyMilliseconds: number;
   /** Called with the destination and the reason when storing fails, and with null when it succeeds again. */
   readonly onProblem?: (place: string, problem: string | null) => void;
-  /**
-   * Options for receipts (the registry's signed confirmations that it stored a checkpoint). Null or omitted: no
-   * receipts are requested.
-   */
+  /** Options for the receipts of the registry. Null or omitted: no receipts are requested. */
   readonly receipts?: ReceiptOptions | null;
 }
 
-/** The delivery state of all checkpoints (signed states of the log) of a process. */
+/** The delivery state of all checkpoints of a process. */
 export interface CheckpointStatus extends QueueStatus {
-  /**
-   * The state of the receipts (the registry's signed confirmations that it stored a checkpoint); null if no receipts
-   * are requested.
-   */
+  /** The state of the registry's receipts; null if no receipts are requested. */
   readonly receipts: ReceiptStatus | null;
 }
 
-/**
- * Signs checkpoints of a log (its number of lines and their Merkle root). Sends them to all destinations and to the
- * registry.
- */
+/** Signs checkpoints. Sends each checkpoint to all destinations and, if receipts are requested, to the registry. */
 export class CheckpointLog {
   readonly everyMilliseconds: number;
   readonly #instance: NoteSigner;
@@ -77,8 +68,9 @@ export class CheckpointLog {
   }
 
   /**
-   * Combines the states of all destinations: their problems, the total number of stored checkpoints, and the greatest
-   * age of a destination's newest stored checkpoint. The state of the registry's receipts is separate.
+   * Combines the states of all destinations: their problems, and the total number of stored checkpoints. The age is the
+   * largest of all destinations, so it shows the destination that is furthest behind. The state of the receipts is
+   * separate.
    */
   get status(): CheckpointStatus {
     const places = this.#places.map(({ name, queue }) => ({ name, ...queue.status }));
@@ -91,25 +83,21 @@ export class CheckpointLog {
     };
   }
 
-  /**
-   * The newest checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint); null
-   * before the first receipt.
-   */
+  /** The newest checkpoint with a receipt; null before the first receipt. */
   get received(): Received | null {
     return this.#receipts?.received ?? null;
   }
 
   /**
-   * Sets the callback for a rejected run (hash chain). If the registry rejects a run, it rejects all further
-   * checkpoints of the run too.
+   * Sets the function that is called when the registry rejects a run. The registry then rejects all further checkpoints
+   * of this run too.
    */
   onRefused(callback: (run: string) => void): void {
     if (this.#receipts !== null) this.#receipts.onRefused = callback;
   }
 
   /**
-   * Waits for the first receipt (the registry's signed confirmation that it stored a checkpoint), but no longer than
-   * `registerMilliseconds`. Does not wait if no receipts are requested.
+   * Waits for the first receipt, but no longer than `registerMilliseconds`. Does not wait if no receipts are requested.
    */
   async register(): Promise<void> {
     await this.#receipts?.register();
@@ -125,6 +113,11 @@ export class CheckpointLog {
     this.#receipts?.add(signed);
   }
 
+  /** Deletes the private key of a run that gets no further checkpoint, for the same reason as at the end of a run. */
+  abandon(run: string): void {
+    this.#signers.delete(run);
+  }
+
   /** Delivers queued checkpoints until the timeout, then closes the destinations. */
   async close(timeoutMilliseconds: number): Promise<void> {
     const places = this.#places.map(async ({ queue, close }) => {
@@ -136,26 +129,33 @@ export class CheckpointLog {
 
   #signerOf({ name, run, occasion }: Checkpoint): NoteSigner {
     const signer = this.#signers.get(run) ?? NoteSigner.inMemory(runKeyName(name, run));
-    // Deletes the private key of an ended run (hash chain). Otherwise an attacker who later reads this memory could
-    // sign checkpoints of that run.
+    // Deletes the private key of a run that has ended. Otherwise an attacker who later reads the memory of this process
+    // could sign checkpoints of that run.
     if (occasion === 'end') this.#signers.delete(run);
     else this.#signers.set(run, signer);
     return signer;
   }
 }
 
-/** Signs checkpoints of a log (its number of lines and their Merkle root) once the lines are on disk. */
+/** Signs each checkpoint after all lines that it covers are on disk. */
 export class LineSigner {
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: Pick<LineWriter, 'sync'>;
   readonly #now: () => number;
   /** Whether a periodic checkpoint waits until its lines are on disk. */
   #isSigning = false;
+  /** The newest checkpoint, which may still wait until its lines are on disk. */
+  #newest: Pick<Checkpoint, 'run' | 'size' | 'at'> | null = null;
   /**
-   * The growth of the Merkle tree that no signed checkpoint covers, because a sync to disk failed. The next checkpoint
-   * includes this growth.
+   * The newest run of which a failed sync to disk may have lost lines. It gets no further checkpoint, because the
+   * checkpoint would cover these lines.
    */
-  #unsigned: TreeGrowth | null = null;
+  #unsyncedRun: string | null = null;
+  /**
+   * The starts of runs whose first sync failed, oldest first: in an outage, each rotated file adds one. Without its
+   * start, an audit would take a run for a forgery.
+   */
+  readonly #unsignedStarts: Parameters<CheckpointLog['add']>[] = [];
 
   /** @param checkpoints null if no checkpoints are signed */
   constructor(checkpoints: CheckpointLog | null, writer: Pick<LineWriter, 'sync'>, now: () => number) {
@@ -163,8 +163,8 @@ export class LineSigner {
   }
 
   /**
-   * Signs a checkpoint of all lines of a chain, but only once they are on disk. With an earlier signature, lines that a
-   * crash loses could not be distinguished from lines that an attacker removed.
+   * Signs a checkpoint of all lines of a chain, after these lines are on disk. If the signature came earlier, a crash
+   * could lose signed lines. An audit could not distinguish such lost lines from lines that an attacker removed.
    */
   sign(
     { id: run, tree }: Pick<Chain, 'id' | 'tree'>,
@@ -174,18 +174,55 @@ export class LineSigner {
   ): void {
     if (this.#checkpoints === null || tree === null) return;
     const checkpoint = { run, size: tree.size, root: tree.root(), occasion, at: this.#now(), ...more };
+    this.#newest = checkpoint;
     const growth = tree.takeGrowth();
-    this.#writer.sync((isSynced) => {
-      const before = this.#unsigned?.added.to === growth.before.to ? this.#unsigned : null;
-      const all = before === null ? growth : { before: before.before, added: before.added.with(growth.added) };
-      this.#unsigned = isSynced ? null : all;
-      if (isSynced) this.#checkpoints?.add(checkpoint, all);
+    this.sync(run, () => {
+      if (this.#unsyncedRun !== run) this.#checkpoints?.add(checkpoint, growth);
+      else if (occasion === 'start') this.#unsignedStarts.push([checkpoint, growth]);
       onSigned?.();
     });
   }
 
+  /**
+   * Syncs all lines to disk. If this fails, no further checkpoint of the run is signed, except its start once the disk
+   * stores lines again.
+   */
+  sync(run: string, onDone?: () => void): void {
+    this.#writer.sync((isSynced) => {
+      if (!isSynced) {
+        this.#unsyncedRun = run;
+        this.#checkpoints?.abandon(run);
+      } else {
+        this.#signStarts();
+      }
+      onDone?.();
+    });
+  }
+
+  #signStarts(): void {
+    for (const [checkpoint, growth] of this.#unsignedStarts.splice(0)) {
+      this.#checkpoints?.add(checkpoint, growth);
+      this.#checkpoints?.abandon(checkpoint.run);
+    }
+  }
+
+  /** Whether a new run must begin before further checkpoints can be signed. */
+  mustEnd({ id }: Pick<Chain, 'id'>): boolean {
+    return this.#checkpoints !== null && this.#unsyncedRun === id;
+  }
+
+  /**
+   * Whether the clock was set back, and no line was added since the newest checkpoint. The registry rejects a
+   * checkpoint of the same lines with an earlier time as a replay.
+   */
+  needsLine({ id, tree }: Pick<Chain, 'id' | 'tree'>): boolean {
+    const newest = this.#newest;
+    return newest?.run === id && newest.size === tree?.size && this.#now() < newest.at;
+  }
+
+  /** Signs a checkpoint, unless the former one still waits for the disk or a further line is needed first. */
   signPeriodically(chain: Pick<Chain, 'id' | 'tree'>): void {
-    if (this.#isSigning) return;
+    if (this.#isSigning || this.needsLine(chain)) return;
     this.#isSigning = true;
     this.sign(chain, 'periodic', {}, () => (this.#isSigning = false));
   }

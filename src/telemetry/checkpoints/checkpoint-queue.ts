@@ -1,30 +1,33 @@
 import type { Checkpoint } from '../../evidence/checkpoint.js';
 import type { TreeGrowth } from '../../evidence/merkle-tree.js';
 
-/** A signed checkpoint (number of lines of a log and their Merkle root) that is queued for its destinations. */
+// A checkpoint is a signed state of the log: the number of lines in a run (a hash chain), and the Merkle root of these
+// lines.
+
+/** A checkpoint in the queue of a destination. */
 export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occasion'> {
   readonly note: string;
-  /** When it was signed, by the monotonic clock, in milliseconds. */
+  /** When the checkpoint was signed, by the monotonic clock, in milliseconds. */
   readonly signedAt: number;
   /** How the Merkle tree has grown since the previous checkpoint; needed for the consistency proof. */
   readonly growth: TreeGrowth;
 }
 
 /**
- * The result of sending a checkpoint; null if the destination stored it. `isRefused`: the registry accepts no more
- * checkpoints of this run (hash chain), so the queue drops all of them without a retry.
+ * Why a checkpoint was not stored; null if the destination stored it. `isRefused` means that the registry accepts no
+ * more checkpoints of this run. The queue then drops all checkpoints of the run, and does not retry.
  */
 export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
 
-/** The delivery state of the checkpoints (signed states of the log) for one destination. */
+/** The delivery state of the checkpoints for one destination. */
 export interface QueueStatus {
   /** Why delivery fails at present, for operators; null if it does not fail. */
   readonly problem: string | null;
   /** How many checkpoints the destination (file, server or registry) has stored. */
   readonly kept: number;
   /**
-   * Milliseconds since the newest stored checkpoint was signed, or since the process started if no checkpoint is stored
-   * yet.
+   * Milliseconds since the newest stored checkpoint was signed, or since the queue was created if no checkpoint is
+   * stored yet.
    */
   readonly ageMilliseconds: number;
 }
@@ -55,8 +58,8 @@ const lateMilliseconds = 5_000;
 const mostWaiting = 1_000;
 
 /**
- * The queue of checkpoints for one destination. Sends the oldest checkpoint unchanged until it is stored. A newer
- * checkpoint replaces a waiting periodic checkpoint of the same run (hash chain).
+ * The queue of checkpoints for one destination. Sends the oldest checkpoint unchanged until it is stored. A new
+ * checkpoint replaces a waiting periodic checkpoint of the same run, but never the oldest checkpoint of the queue.
  */
 export class CheckpointQueue {
   readonly #place: QueueDestination;
@@ -67,7 +70,7 @@ export class CheckpointQueue {
   #kept = 0;
   #newestAt = performance.now();
   #isClosing = false;
-  /** Whether the timeout of `close` has passed. If so, no further checkpoint is sent. */
+  /** Whether `close` has finished waiting. If so, no further checkpoint is sent. */
   #isClosed = false;
 
   constructor(place: QueueDestination) {
@@ -77,7 +80,7 @@ export class CheckpointQueue {
   get status(): QueueStatus {
     const ageMilliseconds = performance.now() - this.#newestAt;
     const isLate = ageMilliseconds > lateIntervals * this.#place.everyMilliseconds + lateMilliseconds;
-    const late = isLate ? `the newest stored checkpoint is ${Math.round(ageMilliseconds / 1000)} s old` : null;
+    const late = isLate ? `no checkpoint of the last ${Math.round(ageMilliseconds / 1000)} s has been accepted` : null;
     return { problem: this.#problem ?? late, kept: this.#kept, ageMilliseconds };
   }
 
@@ -102,9 +105,7 @@ export class CheckpointQueue {
     this.#isClosed = true;
   }
 
-  /**
-   * Removes a checkpoint from the queue. Its tree growth is added to the next checkpoint of the same run (hash chain).
-   */
+  /** Removes a checkpoint from the queue. Adds its tree growth to the next checkpoint of the same run. */
   #leaveOut(index: number): void {
     const [left] = this.#waiting.splice(index, 1);
     const next = this.#waiting.findIndex(({ run }, at) => at >= index && run === left?.run);

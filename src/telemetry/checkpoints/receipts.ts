@@ -12,20 +12,20 @@ import { parseSubmission, readListHead, submissionText } from '../../evidence/su
 import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint } from './checkpoint-queue.js';
 import { UnansweredFiles } from './unanswered-files.js';
 
-/**
- * The registry's reply to a checkpoint. It contains a receipt (the registry's signed confirmation that it stored the
- * checkpoint), or the reason why there is no receipt.
- */
+// A receipt is the registry's signed confirmation that it stored a checkpoint. The registry keeps a list of all stored
+// checkpoints. The head of this list is its length and its Merkle root.
+
+/** The registry's reply to a checkpoint: a receipt, or the reason why there is no receipt. */
 export interface WitnessReply {
   /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
   /** Why the registry signed no receipt, for operators. */
   readonly problem?: string | undefined;
-  /** The receipt (signed confirmation of storage) as a signature line, with its line end. */
+  /** The receipt as a signature line, with its line end. */
   readonly receipt?: string | undefined;
   /** The registry's public key, which verifies the receipt. */
   readonly key?: string | undefined;
-  /** The signed head (length and Merkle root) of the registry's list of checkpoints. */
+  /** The signed head of the registry's list of checkpoints. */
   readonly head?: string | undefined;
 }
 
@@ -35,7 +35,7 @@ export interface KeyChange {
   readonly current: string;
 }
 
-/** Options for receipts. A receipt is the registry's signed confirmation that it stored a checkpoint. */
+/** Options for receipts. */
 export interface ReceiptOptions {
   /**
    * Sends a checkpoint to the registry. Rejects if there is no reply; even then, the registry could have stored the
@@ -55,9 +55,9 @@ export interface ReceiptOptions {
   /** Closes the connection to the registry. */
   readonly close: () => Promise<void>;
   /**
-   * The configured public key that verifies receipts; no other key is accepted. Null: the key in the registry's first
-   * reply is accepted, because the channel is authenticated. A later key is accepted if it signed a receipt and the
-   * head (length and Merkle root) of the registry's list of checkpoints.
+   * The configured public key that verifies receipts; no other key is accepted. Null if no key is configured. In that
+   * case, the key in the registry's first reply is accepted, because the channel is authenticated. A later key is
+   * accepted if it signed both a receipt and the head of the registry's list of checkpoints.
    */
   readonly key: NoteKey | null;
   /** Called after a new key of the registry was accepted. */
@@ -66,11 +66,13 @@ export interface ReceiptOptions {
   readonly registerMilliseconds: number;
   /** Whether the gateway becomes ready only after it has received the first receipt. */
   readonly isRequired: boolean;
-  /** Called with the reason when a checkpoint gets no valid receipt, and with null when a checkpoint gets one again. */
+  /** Called with the reason when a checkpoint gets no valid receipt, and with null when receipts are valid again. */
   readonly onProblem?: (problem: string | null) => void;
+  /** Called once with a text for operators when the registry's list of checkpoints became shorter. */
+  readonly onLoss?: (loss: string) => void;
 }
 
-/** The state of the receipts (the registry's signed confirmations that it stored a checkpoint), for operators. */
+/** The state of the receipts, for operators. */
 export interface ReceiptStatus extends QueueStatus {
   /** Whether the registry has signed a receipt for a checkpoint of this process. */
   readonly isRegistered: boolean;
@@ -78,9 +80,8 @@ export interface ReceiptStatus extends QueueStatus {
 }
 
 /**
- * The newest checkpoint with a receipt (the registry's signed confirmation that it stored the checkpoint). `note` is
- * the checkpoint with all its signatures. `head` is the signed head (length and Merkle root) of the registry's list of
- * checkpoints.
+ * The newest checkpoint with a receipt. `note` is the checkpoint with all its signatures. `head` is the signed head of
+ * the registry's list of checkpoints; undefined if the registry sent none.
  */
 export interface Received {
   readonly note: string;
@@ -89,8 +90,8 @@ export interface Received {
 
 const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
 /**
- * The result of sending a checkpoint to the registry; null if it got a valid receipt. `isUnanswered` means that there
- * was no reply.
+ * Why a checkpoint got no valid receipt; null if the registry replied with a valid receipt. `isUnanswered` means that
+ * there was no reply.
  */
 type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
 
@@ -98,8 +99,8 @@ type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) |
 class WrongKey extends Error {}
 
 /**
- * Obtains receipts (the registry's signed confirmations that it stored a checkpoint). Sends the checkpoints of this
- * process, and those of ended processes that got no reply.
+ * Obtains receipts. Sends the registry the checkpoints of this process, and the checkpoints to which ended processes
+ * received no reply.
  */
 export class Receipts {
   readonly #options: ReceiptOptions;
@@ -117,10 +118,12 @@ export class Receipts {
    * checkpoints were removed.
    */
   #listSize = 0;
+  /** A text for operators, once the registry's list became shorter; otherwise null. It stays until a restart. */
+  #loss: string | null = null;
   #register: () => void = () => undefined;
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
-  /** Called when the registry rejects a run (hash chain). It then rejects all further checkpoints of the run too. */
+  /** Called when the registry rejects a run (a hash chain), and so all further checkpoints of this run. */
   onRefused: (run: string) => void = () => undefined;
 
   /** @param everyMilliseconds milliseconds between two periodic checkpoints */
@@ -139,13 +142,12 @@ export class Receipts {
   }
 
   get status(): ReceiptStatus {
-    return { ...this.#queue.status, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
+    const { problem, ...status } = this.#queue.status;
+    const { isRequired } = this.#options;
+    return { ...status, problem: problem ?? this.#loss, isRegistered: this.#isRegistered, isRequired };
   }
 
-  /**
-   * The newest checkpoint with a receipt (the registry's signed confirmation that it stored it); null before the first
-   * receipt.
-   */
+  /** The newest checkpoint with a receipt; null before the first receipt. */
   get received(): Received | null {
     return this.#received;
   }
@@ -169,12 +171,12 @@ export class Receipts {
   }
 
   async #deliver(checkpoint: SignedCheckpoint): Promise<Delivery> {
-    // Send the checkpoints of ended processes first. The start checkpoint of this process names the previous process,
-    // so the registry must know that process.
+    // Send the checkpoints of ended processes first. The start checkpoint of this process names the previous run in the
+    // log, so the registry must already have the checkpoints of that run.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // The gateway replaces a rejected run (hash chain) by a new run. This does not help if the registry rejects the
-    // start checkpoint: it would reject the start checkpoint of the new run too. So a start checkpoint is retried.
+    // If the registry rejects a run, the gateway begins a new run. This does not help if the registry rejects the start
+    // checkpoint, because it would reject the start checkpoint of a new run too. So a start checkpoint is retried.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;
@@ -196,11 +198,15 @@ export class Receipts {
       const note = parseSubmission(submission).note + receipt;
       const witness = this.#keyOf(note, reply);
       const size = head === undefined ? this.#listSize : readListHead(head, forPurpose(witness, 'note')).size;
-      if (size < this.#listSize)
-        return {
-          problem: `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints`,
-        };
       const former = this.#key;
+      if (size < this.#listSize) {
+        const loss = `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints: if its database was restored, restart this gateway, otherwise somebody removed checkpoints`;
+        if (former !== witness) return { problem: loss };
+        this.#reportLoss(loss);
+        // The receipt protects the new lines all the same. The longer head stays, so that the log proves the loss.
+        this.#received = { note, head: this.#received?.head };
+        return null;
+      }
       // Store the key only after the receipt was verified. Otherwise a forged reply could set a key that rejects all
       // later receipts.
       [this.#key, this.#received, this.#listSize] = [witness, { note, head }, size];
@@ -214,9 +220,9 @@ export class Receipts {
   }
 
   /**
-   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. The registry has a
-   * new key if it lost the previous one. A new key is accepted like the first one, because the channel is
-   * authenticated.
+   * Returns the key that signed a receipt. This is the current key, or a new key of the registry if no key is
+   * configured. The registry has a new key if it lost the previous key. A new key is accepted like the first key,
+   * because the channel is authenticated.
    * @throws WrongKey for a key that is not accepted
    * @throws InvalidNote for a malformed note or key
    */
@@ -230,17 +236,22 @@ export class Receipts {
       );
     const given = parseKey(key);
     if (receiptTimeOf(signed, given) === null)
-      throw new WrongKey('the receipt is not signed with the key that the registry sent with it');
+      throw new WrongKey('the receipt is not signed with the key that the registry sent in the same reply');
     if (current === null) return given;
     if (this.#replacedKeys.has(keyText(given)))
       throw new WrongKey(
         'the receipt is signed by a former key of the registry; if the registry uses that key again on purpose, restart this gateway',
       );
-    // A new key must also sign the head (length and Merkle root) of the registry's list of checkpoints. Otherwise a key
-    // change could hide that the list has become shorter.
+    // A new key must also sign the head of the registry's list of checkpoints. Otherwise a key change could hide that
+    // the list has become shorter.
     if (head === undefined)
       throw new WrongKey('the registry has a new key for receipts, but sent no checkpoint list signed with that key');
     return given;
+  }
+
+  #reportLoss(loss: string): void {
+    if (this.#loss === null) this.#options.onLoss?.(loss);
+    this.#loss ??= loss;
   }
 
   #replace(former: NoteKey, current: NoteKey): void {

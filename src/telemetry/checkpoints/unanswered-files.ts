@@ -3,16 +3,18 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { uniqueId } from '../unique-id.js';
 
-/** Checkpoints (signed states of the log) that an ended process sent to the registry without getting a reply. */
+// A checkpoint is a signed state of the log, which the gateway sends to the registry.
+
+/** The checkpoints to which an ended process received no reply from the registry. */
 export interface FormerSubmissions {
   readonly submissions: readonly string[];
-  /** Deletes the stored checkpoints. Call it once the registry has replied to all of them. */
+  /** Deletes the stored checkpoints. Call this after the registry has replied to all of these checkpoints. */
   readonly remove: () => Promise<void>;
 }
 
 /** What the scans of the folder have shown about one file with the checkpoints of another process. */
 interface Sighting {
-  /** The inode and modification time of the file; they change each time its process touches the file. */
+  /** The inode and modification time of the file. The value changes each time the owning process touches the file. */
   readonly stamp: string;
   /** How many consecutive scans of the folder found the file unchanged. */
   readonly idleScans: number;
@@ -22,8 +24,8 @@ interface Sighting {
 
 const defaultRefreshMilliseconds = 2_000;
 /**
- * A process counts as ended if its file did not change for this number of scans. A limit in seconds would not work:
- * after a pause of the whole machine, the files of all processes would be older than the limit.
+ * A process counts as ended if this number of scans found its file unchanged. A limit in seconds would not work: after
+ * a pause of the whole machine, the files of running processes too would be older than the limit.
  */
 const idleScansOfGone = 5;
 const suffix = '.unanswered';
@@ -40,9 +42,9 @@ const liveSuffix = `${suffix}.live`;
 const nameForm = /^\.([0-9A-Z]{26})(?:\.[0-9A-Z]{26})?((?:\.released)?\.unanswered|\.unanswered\.live)$/;
 
 /**
- * Stores checkpoints (signed states of the log) to which the registry sent no reply, and takes over the files of ended
- * processes. A process touches its files to show that it runs. Process ids would not show this, because several
- * containers can share the folder.
+ * Stores checkpoints to which the registry sent no reply, and takes over the files of ended processes. A process
+ * touches its files to show that it runs. Process ids could not show this, because containers with separate process ids
+ * can share the folder.
  */
 export class UnansweredFiles {
   readonly #beside: string;
@@ -53,7 +55,8 @@ export class UnansweredFiles {
   readonly #taken = new Set<string>();
   #seen: ReadonlyMap<string, Sighting> = new Map();
   readonly #timer: NodeJS.Timeout;
-  #scanning: Promise<void>;
+  #scanning: Promise<void> = Promise.resolve();
+  #isScanning = false;
   #saving: Promise<void> = Promise.resolve();
   #isReleased = false;
 
@@ -65,12 +68,9 @@ export class UnansweredFiles {
       refreshMilliseconds,
     ];
     this.#file = this.#nameOf(uniqueId(), liveSuffix);
-    this.#scanning = this.#scan();
+    this.#refresh();
     this.#timer = setInterval(() => {
-      this.#scanning = this.#scanning.then(async () => {
-        await Promise.all([this.#file, ...this.#taken].map(touch));
-        await this.#scan();
-      });
+      this.#refresh();
     }, refreshMilliseconds).unref();
   }
 
@@ -80,9 +80,9 @@ export class UnansweredFiles {
   }
 
   /**
-   * Returns the checkpoints to which ended processes received no reply, oldest process first.
-   * @param previous the id of the run (hash chain) in the log to which this process appends, or null. This method waits
-   *   until it is known whether the process that wrote that run has ended.
+   * Returns the checkpoints to which ended processes received no reply, oldest process first. If `previous` is given,
+   * waits until it is known whether the process that wrote the run `previous` has ended.
+   * @param previous the id of the run (a hash chain) before the current run in the log, or null
    */
   async take(previous: string | null): Promise<readonly FormerSubmissions[]> {
     await this.#scanning;
@@ -122,6 +122,21 @@ export class UnansweredFiles {
     return id === undefined || ending === undefined ? null : { id, ending };
   }
 
+  /**
+   * Touches the files of this process and scans the folder, unless the former scan is still under way. Scans queued
+   * while the file system hangs would later run in quick succession, and a running process cannot touch its file
+   * between them.
+   */
+  #refresh(): void {
+    if (this.#isScanning) return;
+    this.#isScanning = true;
+    this.#scanning = Promise.all([this.#file, ...this.#taken].map(touch))
+      .then(() => this.#scan())
+      .finally(() => {
+        this.#isScanning = false;
+      });
+  }
+
   async #scan(): Promise<void> {
     const folder = path.dirname(this.#beside);
     const names = await readdir(folder).catch(() => []);
@@ -152,9 +167,9 @@ export class UnansweredFiles {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
-    // A process of the previous release rewrites its file with each new checkpoint, but does not touch it in between.
-    // It counts as ended if its file stays unchanged for several checkpoints, or if this process continues the log that
-    // the other process wrote.
+    // A process of the previous release rewrites its file with each new checkpoint, but does not touch the file in
+    // between. Such a process counts as ended if its file stays unchanged for several checkpoint intervals. It also
+    // counts as ended if this process continues its log.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));

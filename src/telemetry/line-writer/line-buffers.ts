@@ -1,6 +1,13 @@
 const firstBytes = 128 * 1024;
 const lineEnd = 0x0a;
 
+/** Returns a larger buffer that begins with the first `length` bytes of `bytes` and has room for `added` more. */
+function enlarged(bytes: Buffer, length: number, added: number): Buffer {
+  const larger = Buffer.allocUnsafeSlow(Math.max(length + added, bytes.length * 2));
+  bytes.copy(larger, 0, 0, length);
+  return larger;
+}
+
 /**
  * A buffer of lines that wait to be written. Each line is copied once when it is added, and not again when lines are
  * written together.
@@ -13,14 +20,14 @@ export class LineBuffer {
   /** Adds a line. Returns its length in bytes, including the line end. */
   add(line: Buffer): number {
     const bytes = line.length + 1;
-    if (this.#length + bytes > this.#bytes.length) this.#grow(this.#length + bytes);
+    if (this.#length + bytes > this.#bytes.length) this.#bytes = enlarged(this.#bytes, this.#length, bytes);
     line.copy(this.#bytes, this.#length);
     this.#length += bytes;
     this.#bytes[this.#length - 1] = lineEnd;
     return bytes;
   }
 
-  /** Removes and returns the buffered bytes; null if the buffer is empty. The bytes are valid until the next call. */
+  /** Removes and returns the buffered bytes; null if empty. The bytes are valid until the next call of `take`. */
   take(): Buffer | null {
     if (this.#length === 0) return null;
     const taken = this.#bytes.subarray(0, this.#length);
@@ -30,28 +37,28 @@ export class LineBuffer {
     this.#length = 0;
     return taken;
   }
-
-  #grow(least: number): void {
-    const larger = Buffer.allocUnsafeSlow(Math.max(least, this.#bytes.length * 2));
-    this.#bytes.copy(larger, 0, 0, this.#length);
-    this.#bytes = larger;
-  }
 }
 
 /** Maximum number of bytes kept in memory to write the newest lines again if the log file is removed. */
 const mostBytes = 16 * 1024 * 1024;
 
 /**
- * Stores the lines that were written since the last check that found the file in place. If the file is removed, writes
- * to it still succeed, but its lines are lost. The stored lines are then written again, to the new file.
+ * If a log file is removed, writes to it still succeed, but its lines are lost. So this class keeps written lines until
+ * a check has found the file still in place. If the file was removed instead, the kept lines are written again, to the
+ * new file.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #length = 0;
-  /** How many bytes were written to the file before these lines. */
-  #start = 0;
-  /** How many of these lines were dropped for lack of memory. */
+  /** How many bytes were written to the file before the first kept line. */
+  #start: number;
+  /** How many unconfirmed lines were dropped for lack of memory. */
   #dropped = 0;
+
+  /** @param start how many bytes are written to the file before all lines */
+  constructor(start = 0) {
+    this.#start = start;
+  }
 
   get length(): number {
     return this.#length;
@@ -61,14 +68,14 @@ export class UnconfirmedLines {
   add(line: Buffer): void {
     const bytes = line.length + 1;
     if (this.#length + bytes > mostBytes) this.#drop();
-    if (this.#length + bytes > this.#bytes.length) this.#makeRoom(this.#length + bytes);
+    if (this.#length + bytes > this.#bytes.length) this.#bytes = enlarged(this.#bytes, this.#length, bytes);
     line.copy(this.#bytes, this.#length);
     this.#length += bytes;
     this.#bytes[this.#length - 1] = lineEnd;
   }
 
   /**
-   * Adds lines before all others, because they are written to the file first.
+   * Adds lines that are written to the file before all other kept lines.
    * @param lines with their line ends
    */
   prepend(lines: Buffer): void {
@@ -77,8 +84,8 @@ export class UnconfirmedLines {
   }
 
   /**
-   * Removes the lines within the file's first `written` bytes. The file was not removed, so these lines need not be
-   * written again.
+   * Removes the lines within the first `written` bytes that this process wrote to the file. The file was not removed,
+   * so these lines need not be written again.
    */
   confirm(written: number): void {
     const bytes = Math.min(written - this.#start, this.#length);
@@ -103,11 +110,5 @@ export class UnconfirmedLines {
     for (let at = bytes.indexOf(lineEnd); at !== -1; at = bytes.indexOf(lineEnd, at + 1)) this.#dropped += 1;
     this.#start += this.#length;
     this.#length = 0;
-  }
-
-  #makeRoom(length: number): void {
-    const larger = Buffer.allocUnsafeSlow(Math.max(length, this.#bytes.length * 2));
-    this.#bytes.copy(larger, 0, 0, this.#length);
-    this.#bytes = larger;
   }
 }

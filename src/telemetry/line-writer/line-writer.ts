@@ -1,5 +1,6 @@
 import { close, closeSync, fdatasync, fstat, write } from 'node:fs';
-import { LineBuffer, UnconfirmedLines } from './line-buffers.js';
+import { firstUnwritten, type Segment, segmentFor } from './segment.js';
+import { SyncFailure } from './sync-failure.js';
 
 /** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;
@@ -9,7 +10,7 @@ const maxHeldBytes = 16 * 1024 * 1024;
  */
 const slowBytes = 8 * 1024 * 1024;
 /**
- * How long lines wait, so that several are written at once. A write call per line would take longer than creating the
+ * How long lines wait, so that several are written together. A write call per line would take longer than creating the
  * line.
  */
 const batchMilliseconds = 10;
@@ -24,26 +25,6 @@ const fullDiskCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUO
  * is broken, or the file is too large.
  */
 const transientCodes: ReadonlySet<string | undefined> = new Set([...fullDiskCodes, 'EAGAIN', 'EINTR']);
-const lineEnd = 0x0a;
-
-/** The queued lines of one open file, in order. */
-interface Segment {
-  readonly descriptor: number;
-  readonly held: LineBuffer;
-  /** The lines that must be written again if the file is removed; null for a stream. */
-  readonly unconfirmed: UnconfirmedLines | null;
-  /** Whether the file was removed. If so, its lines are written again to the next file. */
-  isGone: boolean;
-  /** The bytes that are being written, from the beginning of a line; null if no write is in progress. */
-  pending: Buffer | null;
-  /** How many of the bytes in `pending` are already written. */
-  taken: number;
-  /** How many bytes were written to the file in total. */
-  written: number;
-  syncWanted: boolean;
-  /** Callbacks of `sync`: called when all lines accepted so far are synced to disk, or syncing has failed. */
-  synced: ((isSynced: boolean) => void)[];
-}
 
 /**
  * Appends lines to a file or stream without blocking the caller. Only one write runs at a time, so the lines keep their
@@ -56,7 +37,10 @@ export class LineWriter {
   #writing = false;
   #timer: NodeJS.Timeout | null = null;
   #failure: string | null = null;
+  readonly #syncFailure = new SyncFailure();
   #onIdle: (() => void) | null = null;
+  /** Whether `close` has stopped waiting. What is then still in progress may be lost at the exit. */
+  #isClosed = false;
 
   /**
    * @param isFile false for a stream. Lines of a file stay in memory until `confirm`, because the file could be
@@ -81,8 +65,8 @@ export class LineWriter {
   }
 
   /**
-   * Maximum number of bytes of this process in the newest file: the bytes already written plus the bytes of the write
-   * in progress.
+   * Upper bound of this process's bytes in the newest file: the bytes already written plus the bytes of the write in
+   * progress.
    */
   get handed(): number {
     const { written, pending, taken } = this.#newest;
@@ -93,8 +77,20 @@ export class LineWriter {
   get problem(): string | null {
     return (
       this.#failure ??
+      this.#syncFailure.problem ??
+      (this.#isClosed && this.#writing ? 'writing or syncing did not end in time' : null) ??
       (this.#heldBytes > slowBytes ? `the destination is too slow: ${this.#heldBytes} bytes wait to be written` : null)
     );
+  }
+
+  /** Whether a sync to disk failed, and no sync of later lines has succeeded yet. */
+  get isUnsynced(): boolean {
+    return this.#syncFailure.problem !== null;
+  }
+
+  /** Whether a further line should be written and synced now, to find out whether the disk stores lines again. */
+  get isResyncDue(): boolean {
+    return !this.#writing && this.#syncFailure.isRetryDue;
   }
 
   /** Accepts a line without its line end. */
@@ -108,27 +104,32 @@ export class LineWriter {
    * Syncs everything accepted so far to disk, if the destination is a file.
    * @param onSynced called with the result of syncing; for a stream, called with true once everything is written
    */
-  sync(onSynced?: (isSynced: boolean) => void): void {
+  sync(onSynced: (isSynced: boolean) => void): void {
     this.#newest.syncWanted = true;
-    if (onSynced !== undefined) this.#newest.synced.push(onSynced);
+    this.#newest.synced.push(onSynced);
     if (!this.#writing && this.#timer === null) this.#writeNext();
   }
 
-  /** Writes all later lines to another file. Closes the current file once its lines are written. */
-  switchTo(descriptor: number): void {
-    this.#segments.push(segmentFor(descriptor, true));
+  /**
+   * Writes all later lines to another file. Closes the current file once its lines are written.
+   * @param endsWithinLine whether the other file ends within a line, to which the next line would be appended
+   */
+  switchTo(descriptor: number, endsWithinLine: boolean): void {
+    const next = segmentFor(descriptor, true, endsWithinLine);
+    this.#heldBytes += next.pending?.length ?? 0;
+    this.#segments.push(next);
     if (!this.#writing) this.#writeNext();
   }
 
   /**
-   * Records that a check found the newest file in place, neither removed nor renamed. The first `written` bytes of this
-   * process in that file need not be written again.
+   * Records that a check found the newest file neither removed nor renamed. So the first `written` bytes that this
+   * process wrote to the file are safe, and need not be written again.
    */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);
   }
 
-  /** How many bytes of the newest file would be lost if it was removed. */
+  /** How many bytes would be written again if the newest file was removed: its lines that are not confirmed yet. */
   get unconfirmedBytes(): number {
     return this.#newest.unconfirmed?.length ?? 0;
   }
@@ -173,6 +174,7 @@ export class LineWriter {
       };
       this.#onIdle = stopWaiting;
     });
+    this.#isClosed = true;
     const [{ descriptor }] = this.#segments;
     if (descriptor > 2 && !this.#writing) closeSync(descriptor);
   }
@@ -182,8 +184,8 @@ export class LineWriter {
   }
 
   /**
-   * Starts a write, or waits for more lines to write at once. Lines that arrived during a write wait as well; otherwise
-   * each write would contain only one or two lines.
+   * Starts a write, or waits a moment to write more lines together. Lines that arrived during a write also wait.
+   * Otherwise each write would contain only one or two lines.
    */
   #writeOrGather(): void {
     const [segment, next] = this.#segments;
@@ -207,10 +209,8 @@ export class LineWriter {
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       const synced = segment.synced.splice(0);
-      // If fdatasync fails, the writer reports no problem: syncing a pipe always fails, and on a broken disk the next
-      // write fails as well.
-      fdatasync(segment.descriptor, (error) => {
-        for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
+      this.#syncFile(segment, (isSynced) => {
+        for (const onSynced of synced) onSynced(isSynced);
         this.#writeNext();
       });
     } else if (next !== undefined) {
@@ -222,6 +222,12 @@ export class LineWriter {
       this.#writing = false;
       this.#onIdle?.();
     }
+  }
+
+  #syncFile(segment: Segment, onSynced: (isSynced: boolean) => void): void {
+    fdatasync(segment.descriptor, (error) => {
+      onSynced(segment.unconfirmed === null || this.#syncFailure.record(segment, error)); // syncing a pipe always fails
+    });
   }
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
@@ -268,27 +274,27 @@ export class LineWriter {
   }
 
   /**
-   * Gives up a file that cannot be written any more. Its lines are written to the next file, beginning with the line
-   * that is only partly written.
+   * Gives up a file that cannot be written any more. Its remaining lines are written to the next file, beginning with
+   * the line that is only partly written. The lines that the file has must be on disk, too, before `sync` reports this.
    */
   #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
-    const begin = segment.taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, segment.taken - 1) + 1;
+    const begin = firstUnwritten(bytes, segment.taken);
     this.#heldBytes += segment.taken - begin;
-    next.pending = Buffer.concat([bytes.subarray(begin), segment.held.take() ?? Buffer.alloc(0)]);
-    next.unconfirmed?.prepend(next.pending);
+    const lines = Buffer.concat([bytes.subarray(begin), segment.held.take() ?? Buffer.alloc(0)]);
+    next.pending = next.pending === null ? lines : Buffer.concat([next.pending, lines]);
+    next.unconfirmed?.prepend(lines);
     next.syncWanted ||= segment.syncWanted;
-    next.synced.unshift(...segment.synced.splice(0));
+    const former = { isSynced: false };
+    const synced = segment.synced.splice(0).map((onSynced) => (isSynced: boolean) => {
+      onSynced(isSynced && former.isSynced);
+    });
+    next.synced.unshift(...synced);
     segment.pending = null;
     segment.taken = 0;
     segment.syncWanted = false;
-    this.#writeNext();
+    this.#syncFile(segment, (isSynced) => {
+      former.isSynced = isSynced;
+      this.#writeNext();
+    });
   }
-}
-
-function segmentFor(descriptor: number, isFile: boolean): Segment {
-  const unconfirmed = isFile ? new UnconfirmedLines() : null;
-  return {
-    ...{ descriptor, held: new LineBuffer(), unconfirmed, isGone: false },
-    ...{ pending: null, taken: 0, written: 0, syncWanted: false, synced: [] },
-  };
 }

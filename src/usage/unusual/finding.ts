@@ -15,7 +15,10 @@ export interface Thresholds {
    * refusals do not apply to it.
    */
   readonly learnDays: number;
-  /** For this many days after a key's first use, `surge` ignores usual paydays: monthly peaks are not known yet. */
+  /**
+   * For this many days after a key's first use, `surge` ignores hours on usual paydays, because the monthly peaks of
+   * the key are not known yet.
+   */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
   /** `surge` reports an hour if its accepted requests exceed this factor times those of the busiest earlier hour. */
@@ -32,8 +35,8 @@ export interface Thresholds {
 export interface Finding {
   readonly rule: UnusualRule;
   /**
-   * The rule, with the new value if it found one: `surge` or `new-country:KE`. After an administrator has marked a
-   * pattern as `fine`, it is not reported again for the key.
+   * The name of the rule, followed by the new value if the rule found one. Examples: `surge`, `new-country:KE`. After
+   * an administrator has marked a pattern as `fine`, the pattern is not reported again for the key.
    */
   readonly pattern: string;
   /** Time of the first unusual request in milliseconds since 1970, as precisely as the counts show it. */
@@ -48,7 +51,10 @@ export interface Finding {
 /** The time of an observation, and the period that it covers, in milliseconds since 1970. */
 export interface Moment {
   readonly now: number;
-  /** Start of the counted period, which is a second, or longer if the gateway could not send its counts at once. */
+  /**
+   * Start of the counted period. The period is usually a second. It is longer after a time without requests, or if the
+   * gateway could not send its counts at once.
+   */
   readonly from: number;
   /**
    * Since when usage has been observed without a long interruption. It is unknown whether a key was used before that

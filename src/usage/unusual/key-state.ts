@@ -18,7 +18,7 @@ export interface Sightings {
   readonly seen: readonly Sighting[];
 }
 
-/** The counts of a key in one hour. */
+/** The counts of a key in one hour. `hour` is the start of this hour, in milliseconds since 1970. */
 export interface HourCount {
   readonly hour: number;
   readonly accepted: number;
@@ -27,7 +27,7 @@ export interface HourCount {
   readonly addresses: readonly string[];
 }
 
-/** The largest value of each count in any hour of one week. */
+/** The largest value of each count in any hour of one week. `week` is the number of whole weeks since 1970. */
 export interface WeekMaxima {
   readonly week: number;
   readonly accepted: number;
@@ -73,7 +73,7 @@ export const unseenKey: KeyState = {
   ...{ hours: [], weeks: [], reported: {} },
 };
 
-/** Moves or adds a value to the end of a list without duplicates, and keeps the last values up to the maximum. */
+/** Moves a value to the end of a list without duplicates, or appends a new value. Keeps only the last `most` values. */
 export function withLast(list: readonly string[], value: string, most: number): readonly string[] {
   if (list.at(-1) === value) return list;
   const others = list.includes(value) ? list.filter((one) => one !== value) : list;
@@ -91,8 +91,8 @@ export function withSighting(
   const sighting = { name, days: days + 1, lastDay: day, isReported: was };
   const others = seen.filter((one) => one.name !== name);
   const isFull = others.length === limits.sightings;
-  // Drop the entry with the fewest days; if several have equally few, the oldest of these. A flood of new entries must
-  // not displace the usual ones.
+  // Drop the entry with the fewest days, so that a flood of new entries does not displace the usual ones. If several
+  // entries have equally few days, drop the oldest of them.
   const rarest = isFull ? others.reduce((least, one) => (one.days < least.days ? one : least)) : null;
   return { since: since ?? at, seen: [...others.filter((one) => one !== rarest), sighting] };
 }
@@ -101,9 +101,10 @@ const singleDays = 28;
 const fewCountries = 8;
 
 /**
- * Whether a new country would be normal for the key. True if the key was used in many countries. Also true if it was
- * recently used in some country on one day only, and this was not reported as a finding. By the Good-Turing estimate,
- * the more values were seen only once, the more likely is a new value.
+ * Whether a new country would be normal for the key. This is so in two cases:
+ * 1. The key was used in many countries.
+ * 2. The key was used in some country on a single, recent day, and this use was not reported as a finding. By the
+ *    Good-Turing estimate, the more values were seen only once, the more likely is a new value.
  */
 export function roams({ seen }: Sightings, now: number): boolean {
   const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>
@@ -157,7 +158,7 @@ export function busiestHours({ weeks }: Pick<KeyState, 'weeks'>): Omit<WeekMaxim
   };
 }
 
-/** Returns the start of the hour or of the day of a time. */
+/** Returns the start of the hour or day (UTC) that contains a time. */
 export function startOf(unit: 'hour' | 'day', at: number): number {
   const length = unit === 'hour' ? hourMilliseconds : dayMilliseconds;
   return at - (at % length);

@@ -20,7 +20,7 @@ export interface Observation {
   readonly findings: readonly Finding[];
 }
 
-/** A pattern (a rule and the new value that it found) that continues is reported again only after this time. */
+/** After a pattern was reported, the same pattern is not reported again for this time. See `Finding.pattern`. */
 const repeatMilliseconds = 7 * dayMilliseconds;
 /** How far a gateway's clock is allowed to be ahead. Times further in the future are ignored as wrong. */
 const aheadMilliseconds = 5 * 60_000;
@@ -35,8 +35,8 @@ const longerGapFactor = 1.5;
 const reportedDays = 2;
 
 /**
- * Codes of requests that the caller should not have sent. Other codes are mostly caused by failures or by changes of
- * administrators.
+ * Codes of requests that a client should not have sent. Other codes are mostly caused by failures, or by changes that
+ * administrators make.
  */
 const probing: ReadonlySet<string> = new Set([
   ...['ip_not_allowed', 'origin_not_allowed', 'permission_denied', 'not_found', 'method_not_allowed', 'invalid_path'],
@@ -45,16 +45,16 @@ const probing: ReadonlySet<string> = new Set([
 const nowhere = { address: null, country: null, asNumber: null };
 
 /**
- * Compares the usage of one key in one batch (counts of one gateway) with the key's history. Batches can arrive in any
- * order, late, or with the counts of several hours.
- * @param before null if the key was never seen
+ * Compares the usage of one key in one batch with the key's history. A batch has the counts of one gateway process.
+ * Batches of different processes can arrive late, in any order, and with the counts of several hours.
+ * @param before the key's history; null if the key was never seen
  */
 export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment, thresholds: Thresholds): Observation {
   const { now } = moment;
   const state = before ?? unseenKey;
   const found = [...blockedUse(usage, moment)];
-  // Only the rules for Tor and plain HTTP apply to requests without a key id. The same holds for requests with a
-  // look-up id, which were refused before the key's record was read.
+  // A look-up id means that the gateway refused the requests before it read the key's record. Only the rules for Tor
+  // and plain HTTP apply to such requests, and to requests without a key id.
   if (usage.keyId === null || usage.lookupId !== null) return reporting(state, found, now, thresholds);
   const until = now + aheadMilliseconds;
   const rows = usage.addresses.filter(({ lastAt }) => lastAt <= until);
@@ -151,8 +151,8 @@ function observePlaces(state: KeyState, rows: readonly AddressCount[], context: 
       const hour = startOf('hour', row.firstAt);
       newBlocks.set(hour, [...(newBlocks.get(hour) ?? []), block]);
     }
-    // A known address block (such as an IPv4 /24) does not move. If its country or network seems new, the GeoIP
-    // database has changed, which is no finding.
+    // A known address block, such as an IPv4 /24, does not move to another country or network. If its country or
+    // network seems new, only the GeoIP database has changed. So a known block causes no finding.
     const finding = isNewBlock ? placeFinding(place, row.firstAt, { ...context, countries, networks }) : null;
     if (finding !== null && !thresholds.off.includes(finding.rule)) found.push(finding);
     if (row.accepted === 0 && finding === null) continue;
@@ -178,8 +178,8 @@ function placeFinding(
     const message = `first use in ${country ?? ''}, ${from}${asNumber === null ? '' : ` (AS${asNumber})`}`;
     return { rule: 'new-country', pattern: `new-country:${country ?? ''}`, at, message, address, country, asNumber };
   }
-  // A key that was used in several networks, as on a mobile connection, will soon be used in more. So a new network is
-  // a finding only for a key with one network.
+  // A key that was used in several networks, for example on a mobile connection, will soon be used in further networks.
+  // So a new network is a finding only if the key was used in a single network before.
   const own = known.networks.seen.filter(({ isReported, days }) => !isReported || days > reportedDays);
   const isSteady = activeDays >= daysOfRhythm && own.length === 1;
   if (!isNewNetwork || !isSteady) return null;
@@ -187,13 +187,13 @@ function placeFinding(
   return { rule: 'new-network', pattern: `new-network:${network ?? ''}`, at, message, address, country, asNumber };
 }
 
-/** A partial new state, and findings. */
+/** The changed members of the state of a key, and the findings. */
 interface ObservedPart {
   readonly state: Partial<KeyState>;
   readonly found: readonly Finding[];
 }
 
-/** Compares the time of the first accepted request in the batch with the last use of the key before it. */
+/** Compares the time of the batch's first accepted request with the last use in the key's history. */
 function observeUse(
   state: KeyState,
   { lastUse }: KeyUsage,
@@ -257,7 +257,7 @@ function observeHours(
   return { state: { hours: after.hours, weeks: after.weeks }, found };
 }
 
-/** Whether salaries are usually paid on a day like this: around the middle or the turn of a month. */
+/** Whether salaries are usually paid on the day of this hour (UTC): around the middle or the turn of a month. */
 function isPayday(hour: number): boolean {
   const day = new Date(hour).getUTCDate();
   return day <= 2 || (day >= 13 && day <= 16) || day >= 24;
@@ -265,8 +265,8 @@ function isPayday(hour: number): boolean {
 
 function* hourFindings(state: KeyState, hour: number, now: number, thresholds: Thresholds): Iterable<Finding> {
   const held = state.hours.find((one) => one.hour === hour);
-  // If the hour is no longer stored, its late counts were merged into the maxima of its week. They are only a part of
-  // the hour's counts, so they are not compared.
+  // If the hour is no longer stored, its late counts were merged into the maxima of its week. The late counts are only
+  // a part of the hour's counts, so they are not compared.
   if (held === undefined) return;
   const own = busiestHours(state);
   const at = Math.max(hour, Math.min(now, hour + hourMilliseconds) - 1_000);

@@ -11,8 +11,8 @@ export interface Place {
   readonly country: string | null;
   readonly asNumber: number | null;
   /**
-   * The autonomous system (AS). If its number is unknown: the first 16 bits of the IPv4 address, or 32 bits of the IPv6
-   * address. Null if the country is unknown too.
+   * The autonomous system (AS). If the AS number is unknown, the network is the first 16 bits of an IPv4 address or the
+   * first 32 bits of an IPv6 address. Null if neither AS number nor country is known.
    */
   readonly network: string | null;
 }

@@ -141,5 +141,17 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
   ],
   ['an invalid grace period', `keys reset key_1 --grace soon ${unavailable}`, 2, /--grace/],
   ['a missing log', 'audit verify $/nowhere.log', 1, /nowhere\.log/],
+  [
+    'no token for the checkpoints of the registry',
+    'audit verify --checkpoints registry --registry http://127.0.0.1:1 $/empty.yaml',
+    2,
+    /^error: a token is required: give its file with --token-file, .*\n\(see --help\)\n$/,
+  ],
+  [
+    'no token for the checkpoints of the registry, in a summary',
+    'audit summary --verify --checkpoints registry --registry http://127.0.0.1:1 $/empty.yaml',
+    2,
+    /^error: a token is required: /,
+  ],
   ['an invalid IP address', 'tor-exits check shop.example --config $/empty.yaml', 2, /address/i],
 ];

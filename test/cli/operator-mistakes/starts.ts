@@ -7,6 +7,8 @@ export interface WrongStart {
   readonly messages: readonly RegExp[];
   /** The part continues and reports the problem, which can be fixed while it runs. */
   readonly continues?: true;
+  /** The part fails when almost all its resources are open, so a process is started, to check that the process ends. */
+  readonly ownProcess?: true;
   readonly args?: readonly string[];
 }
 

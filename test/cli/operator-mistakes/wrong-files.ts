@@ -3,7 +3,7 @@ import type { WrongStart } from './starts.js';
 
 const https = (options: object) => ({ listen: { https: options } });
 
-/** Mistakes in files that a gateway reads. */
+/** Mistakes in files that a gateway or the services read. */
 export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a missing certificate',
@@ -143,6 +143,18 @@ export const wrongFiles: readonly WrongStart[] = [
     what: 'a missing token file for traces',
     options: { traces: { endpoint: 'http://127.0.0.1:1/v1/traces', tokenFile: 'nowhere' } },
     messages: [/The token for traces \S+\/nowhere cannot be read/],
+  },
+  {
+    what: 'a missing published key without a signing key',
+    options: { identity: { publishedKeyFiles: ['nowhere'] } },
+    messages: [/The identity key \S+\/nowhere cannot be read/],
+  },
+  {
+    what: 'services with published keys only',
+    part: 'services',
+    continues: true,
+    options: { identity: { publishedKeyFiles: ['nowhere'] } },
+    messages: [/identity\.publishedKeyFiles has no effect on the services without identity\.signingKeyFile or/],
   },
   {
     what: 'no TLS and no trusted proxies',

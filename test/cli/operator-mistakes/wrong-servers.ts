@@ -146,7 +146,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'a record secret that is too short',
       part: 'registry',
       options: { keys: { recordSecretFile: 'short' } },
-      messages: [/secret of records \S+\/short has a line that is shorter than 32 bytes/],
+      messages: [/secret of records \S+\/short is too short: line 1 has fewer than 32 bytes/],
     },
     {
       what: 'an empty Redis password',
@@ -163,6 +163,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
     {
       what: 'a port in use',
       part: 'gateway',
+      ownProcess: true,
       options: { listen: { https: { port: at.takenPort } } },
       messages: [
         /Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is in use; stop the process that uses it or choose another port/,
@@ -177,12 +178,14 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
     {
       what: 'a registry port in use',
       part: 'registry',
+      ownProcess: true,
       options: { registry: { listen: { port: at.takenPort } } },
       messages: [/\(registry\.listen\): the port is in use/],
     },
     {
       what: 'a services port in use',
       part: 'services',
+      ownProcess: true,
       options: { services: { listen: { port: at.takenPort } } },
       messages: [/\(services\.listen\): the port is in use/],
     },
@@ -231,7 +234,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a directory instead of a database`,
         part,
         options: database(part, 'sqlite:.'),
-        messages: [/cannot be opened for writing: check that it is a file/],
+        messages: [/cannot be opened for writing \(it is a directory\): check that it is a file/],
       },
       {
         what: `${part}: a PostgreSQL that does not run`,

@@ -172,3 +172,21 @@ for (const named of operations) {
     t.end();
   });
 }
+
+t.test('only operations that read the Idempotency-Key mention it in their responses', async (t) => {
+  interface Described {
+    readonly parameters: readonly { readonly name: string }[];
+    readonly responses: object;
+  }
+  const { openApi } = await servicesFixture(t);
+  const paths = openApi().paths as unknown as Readonly<Record<string, Readonly<Record<string, Described>>>>;
+  let others = 0;
+  for (const [path, methods] of Object.entries(paths)) {
+    for (const [method, { parameters, responses }] of Object.entries(methods)) {
+      if (parameters.some(({ name }) => name === 'Idempotency-Key')) continue;
+      others += 1;
+      t.notMatch(JSON.stringify(responses), 'Idempotency-Key', `${method} ${path}`);
+    }
+  }
+  t.ok(others > 0, `${others} operations`);
+});

@@ -19,13 +19,13 @@ export interface MessageStream {
 }
 
 /**
- * The stream of checkpoints, with which an auditor can detect changes of the audit log. Its maximum exceeds the number
- * of messages that all gateway processes can have pending.
+ * The stream of checkpoints, with which an auditor can detect changes of the audit log. The stream can hold more
+ * messages than all gateway processes together can have pending.
  */
 export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
 /**
- * The stream of request counts. It is separate so that counts do not delay checkpoints, and because earlier releases of
- * the registry reject this kind of message. The maximum keeps the stream below 32 MB.
+ * The stream of request counts. It is separate from the checkpoints for two reasons: counts must not delay checkpoints,
+ * and earlier releases of the registry reject messages with counts. The maximum keeps the stream below 32 MB.
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /**

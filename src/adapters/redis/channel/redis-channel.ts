@@ -14,15 +14,15 @@ import {
   readReply,
 } from './message-text.js';
 
-/** How long `send` waits for a reply before it rejects. The caller must then send the message again. */
+/** How long `send` waits for a reply. After that, `send` rejects and must be called again with the same message. */
 const replyMilliseconds = 5_000;
 const firstPauseMilliseconds = 10;
 const longestPauseMilliseconds = 250;
 
 /**
- * Lua: appends a message to the stream. If the entry of an earlier attempt still exists, appends nothing. Returns the
- * entry's id, or false if the stream is full. XTRIM is not used, because it would delete messages that the registry has
- * not read.
+ * Lua: appends a message to the stream. If an earlier attempt appended the same message and its entry still exists,
+ * appends nothing. Returns the entry's id, or false if the stream is full. XTRIM is not used, because it would delete
+ * messages that the registry has not read.
  */
 const script = `
 if ARGV[1] ~= '' and #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 1 then return ARGV[1] end
@@ -54,12 +54,12 @@ export class RedisChannel implements RegistryChannel {
   /** @param seals must have a secret, because the registry rejects messages without a valid seal (HMAC) */
   constructor(address: RedisAddress, prefix: string, seals: Seals, stream = checkpointStream) {
     [this.#names, this.#seals, this.#stream] = [new RecordNames(prefix), seals, stream];
-    this.#redis = connectAny(address, () => undefined); // no handler for errors: a failed `send` rejects
+    this.#redis = connectAny(address, () => undefined); // ignore connection errors: a failed `send` rejects anyway
   }
 
   async send({ kind, body }: GatewayMessage): Promise<string> {
     if (body.length > maxMessageBytes)
-      throw new Error(`a message to the registry must not exceed ${maxMessageBytes} bytes`);
+      throw new Error(`the message to the registry is longer than ${maxMessageBytes} bytes`);
     const key = `${kind}\n${body}`;
     const { id, entry: former } = this.#entries.get(key) ?? { id: randomUUID(), entry: '' };
     const { maxMessages } = this.#stream;
@@ -97,5 +97,6 @@ export class RedisChannel implements RegistryChannel {
 }
 
 function unavailable(cause: unknown): never {
-  throw new Error('Redis does not accept the message to the registry', { cause });
+  const reason = (cause as Error).message;
+  throw new Error(`cannot exchange messages with the registry through Redis (${reason}): check Redis`, { cause });
 }

@@ -7,10 +7,10 @@ import { checkpointStream, messageField, mostTextBytes, readMessage, replyText }
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
-/** A message that fails for this long, while other messages succeed, is discarded. Its gateway then sends it again. */
+/** A message that fails for this long, while other messages succeed, is discarded. The gateway then sends it again. */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
-/** Lifetime of a reply. It is long enough for a gateway that was stalled to read the reply afterwards. */
+/** Lifetime of a reply. It is long, so that a gateway can still read the reply after a stall. */
 const replyMilliseconds = 60_000;
 
 /**
@@ -33,13 +33,13 @@ type Entry = readonly [id: string, fields: readonly string[]];
 /** Events that are written to the operator's log. */
 export interface InboxEvents {
   /**
-   * Called when a message is discarded: its seal (HMAC) is missing or invalid, no handler exists for its kind, or it
-   * failed repeatedly.
+   * Called when a message is discarded: it is malformed or too large, its seal (HMAC) is missing or invalid, no handler
+   * exists for its kind, or its handler failed repeatedly.
    */
   readonly onRefused: (why: string) => void;
   /**
-   * Called when a message could not be handled and will be retried. Also called when Redis returns an error to a read
-   * of the stream.
+   * Called each time the handler of a message fails. The message is retried until it is discarded. Also called when
+   * Redis returns an error to a read of the stream.
    */
   readonly onFailure: (error: unknown) => void;
 }
@@ -62,8 +62,8 @@ export class RedisInbox implements GatewayInbox {
   #polling: Promise<void> | null = null;
   #workingSince: number | null = null;
   /**
-   * The error reply to the last read of the stream, so that a repeated error is reported only once; null after a
-   * success.
+   * The last error reply to a read of the stream. It is stored to report a repeated error only once. Null after a
+   * successful read.
    */
   #refusal: string | null = null;
 
@@ -119,7 +119,7 @@ export class RedisInbox implements GatewayInbox {
         if (last === undefined || entries.length < messagesAtATime) break;
         from = `(${last}`;
       }
-      this.#workingSince = hasFailed ? null : (this.#workingSince ?? Date.now());
+      this.#workingSince = hasFailed ? null : (this.#workingSince ?? performance.now());
       this.#refusal = null;
     } catch (error) {
       this.#workingSince = null; // null (not working) until a poll succeeds
@@ -142,7 +142,7 @@ export class RedisInbox implements GatewayInbox {
       this.#events.onRefused(
         message === null
           ? 'the message is not sealed with the secret in keys.recordSecretFile'
-          : 'the kind of the message is unknown',
+          : 'the kind of the message is unknown: a newer release of the gateway may have sent it',
       );
       return true;
     }
@@ -155,7 +155,7 @@ export class RedisInbox implements GatewayInbox {
       this.#events.onFailure(error);
       if (!this.#isHopeless(message.id)) return false;
       this.#events.onRefused(
-        'the message could not be processed in repeated attempts, while other messages were processed',
+        'processing the message failed repeatedly, although other messages were processed; the message was discarded',
       );
       return true;
     }

@@ -20,7 +20,7 @@ export interface NamedCall {
 type Rescue = (error: unknown) => unknown;
 
 /**
- * Thrown when Redis reports (MOVED) that a slot no longer belongs to the master in the confirmed slot map. The command
+ * Thrown after a MOVED error: the slot no longer belongs to the master that the confirmed slot map names. The command
  * can be retried after all masters have confirmed a new map.
  */
 export class SlotMoved extends KeyStoreUnavailable {
@@ -88,7 +88,7 @@ export async function callEach(
 }
 
 /**
- * Writes texts, each with an expiry (PX).
+ * Stores each text under its Redis key, with an expiry (PX).
  * @throws Error if a command fails; other texts may have been written
  */
 export function writeEach(masters: ClusterMasters, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
@@ -108,7 +108,8 @@ async function follow(masters: ClusterMasters, call: NamedCall | undefined, erro
   }
   if (kind !== 'ASK') throw error;
   const target = masters.all.find((master) => master.isAt(place));
-  // A record of an unconnected node must not be cached, because this process would not receive its invalidation.
+  // A record of an unconnected node must not be cached, because that node sends no invalidation messages to this
+  // process.
   if (target === undefined)
     throw new Error('a slot of the Cluster is migrating to a node to which this process is not connected yet');
   const [, [failure, reply] = [null, null]] = await pipelined(target, [asking, call]);

@@ -24,8 +24,9 @@ const betweenAttemptsMilliseconds = 20;
 
 /**
  * The masters of a Cluster and a slot map that every master has confirmed. A MOVED redirection is not followed, because
- * it may lead to a promoted replica that lacks a revocation. An isolated former master continues to reply for a while.
- * The next check detects this, because the masters that elected its successor no longer confirm the old map.
+ * it may lead to a promoted replica that lacks a revocation. A master that was isolated and replaced continues to reply
+ * for a while. The next check detects this, because the masters that elected the new master no longer confirm the old
+ * slot map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -79,8 +80,8 @@ export class ClusterMasters {
   }
 
   /**
-   * Makes all masters confirm the slot map now; rejects if one does not. If the current map is not confirmed, adopts a
-   * new one first.
+   * Makes all masters confirm the slot map. If the current map is not confirmed, first adopts a new map. Rejects if any
+   * master does not confirm the map.
    */
   async agree(): Promise<void> {
     if (!this.#isAgreed) await (this.#adopting ??= this.#adopt().finally(() => (this.#adopting = null)));

@@ -81,8 +81,8 @@ function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; rang
   const is = new Set(flags.split(','));
   if (!is.has('master') || is.has('fail') || is.has('handshake') || is.has('noaddr')) return null;
   const [, ip = '', port = '', name = ''] = /^(.*):(\d+)(?:@\d+)?(?:,([^,]*).*)?$/.exec(address) ?? [];
-  // A node that no other node has contacted yet does not know its own address. The address of the query is used
-  // instead.
+  // A node that no other node has contacted yet does not know its own address. So use the address at which the node was
+  // queried.
   const known = ip === '' ? asked.host : ip;
   return {
     node: {

@@ -38,8 +38,8 @@ export function slotTags(): readonly string[] {
 }
 
 /**
- * A record in each slot that shows whether the slot is complete. It names the generation (one unbroken history of
- * changes) and the revision up to which the slot has every change.
+ * A marker, which is stored in each slot. It states that the slot has every change up to this revision of this
+ * generation. A generation is one unbroken history of changes.
  */
 export interface SlotMarker {
   readonly generation: string;
@@ -48,17 +48,12 @@ export interface SlotMarker {
 
 const form = Compile(Type.Object({ generation: Type.String(), revision: Type.Integer({ minimum: 0 }) }));
 
-/**
- * Serializes the marker of a slot (the newest change up to which it is complete) as JSON, the form in which Redis
- * stores it.
- */
+/** Serializes the marker of a slot as JSON, the form in which Redis stores it. */
 export function slotMarkerText({ generation, revision }: SlotMarker): string {
   return JSON.stringify({ generation, revision });
 }
 
-/**
- * Parses the stored marker of a slot (the newest change up to which it is complete); null if it is missing or invalid.
- */
+/** Parses the stored marker of a slot. Returns null if the marker is missing or invalid. */
 export function parseSlotMarker(text: string | null): SlotMarker | null {
   try {
     const value: unknown = JSON.parse(text ?? 'null');
@@ -69,10 +64,10 @@ export function parseSlotMarker(text: string | null): SlotMarker | null {
 }
 
 /**
- * Lua: replaces a slot's marker (the newest change up to which it is complete) only if the stored marker is the
- * expected one. A new master that lacks changes can have an older marker. In that case, the slot must not be marked as
- * complete. ARGV: the expected marker, or an empty text if there is none; the new marker. Returns 1 if the marker was
- * replaced, otherwise 0.
+ * Lua: replaces a slot's marker only if the stored marker is the expected one. After a failover, the stored marker can
+ * be older, because the new master lacks changes. The slot must then not be marked as complete. KEYS: the marker. ARGV:
+ * the expected marker, or an empty text if none is expected; the new marker. Returns 1 if the marker was replaced,
+ * otherwise 0.
  */
 export const replaceMarker =
   "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2]) return 1";

@@ -12,8 +12,8 @@ import {
 } from './hash-slots.js';
 
 /**
- * The member of the change index (a sorted set with the newest change of each slot) that stands for all slots. It is
- * used after a rewrite of all records, in place of one member for each slot.
+ * A member of the change index, which is a sorted set with the newest change of each slot. This member stands for all
+ * slots. It is used after a rewrite of all records, in place of one member for each slot.
  */
 const everySlot = 'all';
 
@@ -21,8 +21,9 @@ const slotsOfStep = 2_000;
 
 /**
  * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica can lack a revocation.
- * A master can also have been flushed. A change index on one master stores the newest revision (number of a change) of
- * each slot. A marker in each slot stores the revision up to which the slot is complete.
+ * A master can also have been flushed. Each change has a number, its revision. A change index on one master stores the
+ * newest revision of each slot. A marker in each slot stores the revision up to which the slot is complete. If the
+ * marker is behind the index, the slot lacks a change.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;
@@ -36,7 +37,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The newest check of which slots are complete; a resolved promise if no check is running. */
+  /** The promise of the newest `check`, without its rejection. It is already resolved if no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
@@ -60,10 +61,10 @@ export class SlotProofs {
   }
 
   /**
-   * Reads the markers of the slots that could now lack a change: the index lists a new change of the slot, or the
-   * slot's master was replaced or flushed. A marker states the revision up to which its slot is complete.
-   * @param seed the text of the meta record (the description of the store); a different text means that all records
-   * were rewritten
+   * Reads the markers of the slots that could now lack a change. These are the slots for which the index lists a new
+   * change, and the slots whose master was replaced or flushed.
+   * @param seed the text of the meta record, which describes the store; a different text means that all records were
+   * rewritten, so all markers are read again
    */
   check(seed: string, generation: string): Promise<void> {
     const checking = this.#check(seed, generation);
@@ -72,9 +73,9 @@ export class SlotProofs {
   }
 
   /**
-   * Whether the slot has every change. First waits for a running check. Until this check has read the slot's marker
-   * (the newest change up to which it is complete), a slot with a recent change counts as incomplete. Without the wait,
-   * requests would fail.
+   * Whether the slot has every change. First waits for a running check. A slot with a recent change counts as
+   * incomplete until the check has read the slot's marker, so without the wait, requests for the slot's records would
+   * fail.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -91,8 +92,8 @@ export class SlotProofs {
     // start again in each heartbeat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
-      // Read the sessions (uninterrupted connections) before the markers. A flush begins a new session, so a marker
-      // that was read before the flush does not count.
+      // Get the sessions before reading the markers. A flush or a lost connection begins a new session, and a marker
+      // that was read in an earlier session does not count.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
       const replies = await callEach(
         this.#masters,
@@ -105,16 +106,16 @@ export class SlotProofs {
   }
 
   /**
-   * Whether the slot's marker (the newest change up to which it is complete) was read after the last reconnect or flush
-   * of its master.
+   * Whether the slot's marker was read since the index last listed a change of the slot, and since the last reconnect
+   * or flush of the slot's master.
    */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
 
   /**
-   * Raises the markers of complete slots to this revision. A marker states up to which revision its slot has every
-   * change, so the marker of an incomplete slot is left unchanged.
+   * Raises the markers of complete slots to this revision. Leaves the marker of an incomplete slot unchanged, because a
+   * raised marker would state that the slot has every change.
    */
   async advance(slots: readonly number[], revision: number): Promise<void> {
     const whole = slots.filter((slot) => this.isWhole(slot));
@@ -125,7 +126,8 @@ export class SlotProofs {
   }
 
   /**
-   * Marks every slot as complete up to a revision (number of a change). The caller must have just written all records.
+   * Marks every slot as complete up to the revision of this marker. Must be called directly after all records were
+   * written.
    */
   async seal(marker: SlotMarker): Promise<void> {
     const slots = [...this.#texts.keys()];
@@ -142,8 +144,8 @@ export class SlotProofs {
   }
 
   /**
-   * Resets the revisions for another generation (unbroken history of changes), because revisions of different
-   * generations cannot be compared.
+   * Forgets all revisions if the generation has changed. A generation is one unbroken history of changes, and revisions
+   * of different generations cannot be compared.
    */
   #begin(generation: string): void {
     if (generation === this.#generation) return;

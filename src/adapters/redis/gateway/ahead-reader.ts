@@ -8,15 +8,15 @@ import type { RecordsLink } from '../records-link.js';
 import type { Standing } from './standing.js';
 
 /**
- * Length of one slice of preloading (reading records before requests need them). The shortest pause is 24 times as
- * long, so preloading uses at most 4% of the time.
+ * The length of one slice of preloading, which reads records before requests need them. The shortest pause is 24 times
+ * as long as a slice, so preloading uses at most 4% of the time.
  */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 12;
 const longestPauseMilliseconds = 100;
 /**
- * A timer that is late by more than this shows that the process is busy. The next pause is then a multiple of the
- * delay.
+ * If a timer is late by more than this, the process is busy. The next pause is then `pausePerLateness` times the
+ * lateness.
  */
 const lateMilliseconds = 1.5;
 const pausePerLateness = 4;
@@ -52,7 +52,7 @@ export async function rest(milliseconds: number): Promise<void> {
   await wait(milliseconds, undefined, { ref: false });
 }
 
-/** Dependencies and callbacks of the reader. */
+/** Dependencies and callbacks of an `AheadReader`. */
 export interface AheadReaderOptions {
   readonly link: Pick<RecordsLink, 'names' | 'readSome'>;
   readonly standing: Pick<Standing, 'fresh' | 'proof'>;
@@ -91,7 +91,7 @@ interface Kind<Compiled extends object> {
 
 /**
  * Loads records into the cache before a request needs them, in short slices so that requests are not delayed. Pauses
- * while nothing proves that the server is the master, and while invalidation messages do not arrive.
+ * while the server is not proved to be the master, or while invalidation messages do not arrive.
  */
 export class AheadReader {
   readonly #options: AheadReaderOptions;
@@ -180,7 +180,7 @@ export class AheadReader {
       for (let start = 0; start < wanted.length; start += textsAtATime)
         await this.#read(kind, wanted.slice(start, start + textsAtATime));
     } catch (error) {
-      // Queue all of them again, even keys that were read, because the merchants of these keys were not read yet.
+      // Queue all ids again, even those of keys that were read, because the merchants of these keys were not read yet.
       for (const id of ids) kind.waiting.add(id);
       throw error;
     }

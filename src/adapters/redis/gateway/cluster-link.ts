@@ -59,9 +59,9 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * Makes all masters confirm the slot map, then waits for the invalidation messages. The registry writes records only
-   * to masters that have confirmed the map. So the masters that confirm the map now have received these writes, and
-   * their messages report every changed record.
+   * Makes all masters confirm the slot map, then waits for their invalidation messages. The registry writes records
+   * only to masters that have confirmed the map. So the registry's writes have reached these masters, and the masters'
+   * messages report every changed record.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();
@@ -112,8 +112,8 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * Returns `masters`: in `catchUp`, all masters confirmed the slot map, which proves that no other server has taken
-   * over.
+   * Says who proves that no other server has taken over. In a Cluster, the masters do: they confirm the slot map in
+   * `catchUp`, so no further query is needed.
    */
   witness(): 'masters' {
     return 'masters';
@@ -132,9 +132,10 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * Reads a record, and accepts its absence only if the slot still has its marker (a record that states which changes
-   * the slot contains). One master may have been flushed while another still has the meta record (the description of
-   * the store).
+   * Reads a record together with its slot's marker, which states up to which change the slot is complete. Without a
+   * marker of this generation, the absence of a record proves nothing: the slot's master may have been flushed, while
+   * another master still has the meta record.
+   * @throws KeyStoreUnavailable if the marker is missing or has another generation
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
     const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });

@@ -1,11 +1,12 @@
 import { acknowledgementText, type GatewayIdentity } from './acknowledgement-text.js';
+import { FirstGrant } from './first-grant.js';
 import { readGrant } from '../gateway-records.js';
 import { InactiveMemory, type InactiveMemoryOptions } from './inactive-memory.js';
-import type { ClockReading } from './lease.js';
+import { type ClockReading, freshMilliseconds } from './lease.js';
 import type { Outage } from '../outage.js';
 import type { RecordNames } from '../record-names.js';
 import type { AcknowledgementText, RecordsLink } from '../records-link.js';
-import { noCheck, type SealCheck } from '../seal.js';
+import type { SealCheck } from '../seal.js';
 import { Standing, type StandingOptions } from './standing.js';
 import type { BelievedState } from '../store-state.js';
 import { Signal } from './turn.js';
@@ -16,10 +17,10 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
-  readonly seals?: SealCheck;
+  readonly seals: SealCheck;
   /**
-   * Called after all earlier invalidation messages have been handled, and before the revision is acknowledged, that is,
-   * reported to the registry as applied. `hasMissed`: messages may have been missed since the last call.
+   * Called after all earlier invalidation messages have been handled, and before the acknowledgement, which reports the
+   * revision to the registry as applied. `hasMissed`: messages may have been missed since the last call.
    */
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /**
@@ -27,28 +28,26 @@ export interface HeartbeatOptions extends StandingOptions {
    * for this gateway.
    */
   readonly onForget: () => void;
-  /** Returns the cached keys and merchants that have an expiry, or a status that denies requests (inactive). */
+  /** Returns the cached keys that are inactive or have an expiry, and the merchants that are inactive or not live. */
   readonly inactive: InactiveMemoryOptions['held'];
 }
 
 const everyMilliseconds = 500;
-/**
- * The maximum age of the registry's newest confirmation of a heartbeat. If it is older, the sentinels or replicas must
- * also confirm that the server is still the master.
- */
+/** If the registry's newest confirmation is older than this, sentinels or replicas must also confirm the master. */
 const oldEchoMilliseconds = 1_000;
 
 /**
- * Every 500 ms, reads the newest revision (number of a change), handles all pending invalidation messages, and then
- * acknowledges the revision to the registry. The registry writes records before it raises the revision, so the cache
- * has dropped every changed record before the acknowledgement. The result holds only for the connections in use.
+ * Every 500 ms, reads the newest revision, which is the number of the last change. Then handles all pending
+ * invalidation messages, and acknowledges the revision to the registry. The registry writes records before it raises
+ * the revision, so the cache has dropped every changed record before the acknowledgement. A heartbeat's result is valid
+ * only for the connections that the heartbeat used.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly standing: Standing;
   /**
-   * The wait for the registry's first grant (the lease for the cache). During the wait, the gateway reports that it is
-   * not ready, but already serves requests.
+   * The wait for the first grant, with which the registry lets the gateway use its cache. During the wait, the gateway
+   * reports that it is not ready, but already serves requests.
    */
   readonly firstGrant: FirstGrant;
   /** The signal that wakes waiting requests once a heartbeat has decided whether to trust the current connections. */
@@ -59,16 +58,18 @@ export class Heartbeat {
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   /**
-   * The connection epoch (changes with each reconnect) in which the cached records were read. If it differs or is NaN,
-   * messages may have been missed, so the next heartbeat drops the whole cache.
+   * The link's epoch in which the cached records were read. The epoch changes with each reconnect. Messages may be
+   * missed during a reconnect, so the next heartbeat drops the whole cache. NaN: the cache is dropped in any case.
    */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
+  /** How old the result of the last successful heartbeat was when that heartbeat ended. */
+  #tookMilliseconds = 0;
   /** Whether `close` was called. No heartbeat begins after that. */
   isClosed = false;
 
   constructor(options: HeartbeatOptions) {
-    const { link, names, identity, seals = noCheck, inactive: held } = options;
+    const { link, names, identity, seals, inactive: held } = options;
     [this.#options, this.#seals, this.standing] = [options, seals, new Standing(options)];
     this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held, seals: seals.seals });
     this.firstGrant = new FirstGrant(options.onNotice);
@@ -77,7 +78,7 @@ export class Heartbeat {
     }, everyMilliseconds).unref();
   }
 
-  /** Starts a heartbeat, now or after the running one. Resolves when that heartbeat has ended. */
+  /** Starts a heartbeat, now or after the running heartbeat. Resolves when the started heartbeat has ended. */
   beat(): Promise<void> {
     if (this.isClosed) return Promise.resolve();
     if (this.#running === null) {
@@ -94,15 +95,17 @@ export class Heartbeat {
   /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
+    // A heartbeat that takes this long cannot make the cache fresh: the request is served sooner by reading Redis.
+    if (this.#tookMilliseconds > freshMilliseconds && this.standing.proof !== null) return;
     // During an outage, do not wait: a heartbeat without a reply would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
     if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.connected) await this.beat();
   }
 
   /**
-   * Handles changed records.
-   * @returns whether the cache must drop the changed records now. If false, the records stay cached as stale, because
-   * no new version can be read while the heartbeats distrust the store. The next successful heartbeat drops everything.
+   * Handles changed records. While the heartbeats distrust the store, no new version can be read, so the records stay
+   * cached as stale. The next successful heartbeat then drops all records.
+   * @returns whether the cache must drop the changed records now
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -115,13 +118,13 @@ export class Heartbeat {
    * record may have changed.
    */
   everythingChanged(): void {
-    // Drop at once: a registry of an earlier release reports a change as in force without waiting for this gateway.
+    // Drop at once: a registry of an earlier release confirms changes without waiting for a distrusting gateway.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
     this.markUnverified();
   }
 
-  /** Makes all cached records stale and stops reads until a heartbeat, which it starts, has checked the connections. */
+  /** Makes all cached records stale and stops reads until a heartbeat has succeeded. Starts this heartbeat. */
   markUnverified(): void {
     this.standing.markUnverified();
     void this.beat();
@@ -166,6 +169,7 @@ export class Heartbeat {
       if (found === null || meta === null) {
         this.standing.judge(epoch, false);
         outage.report(this.standing.state.reason);
+        void link.followSentinels?.(); // otherwise the gateway could stay connected to a former master
         return;
       }
       if (servers === null && found.replicas !== null)
@@ -182,7 +186,7 @@ export class Heartbeat {
       const acknowledgement = this.#textOf(found, beat);
       const grant = await link
         .acknowledge(acknowledgement, names.grant(identity.instanceId))
-        .catch((error: unknown) => this.#writeFailed(error, found, epoch));
+        .catch((error: unknown) => this.#writeFailed(error, found, acknowledgement, at, epoch));
       if (this.standing.lease.isOver) this.#forget();
       if (this.standing.epoch !== epoch) return;
       this.standing.acknowledgement.put(at);
@@ -193,12 +197,10 @@ export class Heartbeat {
       if (!isAsked) this.standing.lease.sure(at);
       this.standing.goodAt = at.monotonic;
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
-        this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
-        // After a failover, wait for the sentinels or replicas to confirm the new server; otherwise waiting requests
-        // would be rejected. If the server is already confirmed, do not wait, because a sentinel could hang.
-        if (!this.standing.isWitnessed) await this.#asking;
+        await this.#askWitnesses(acknowledgement, found.replicas, at, epoch);
         if (this.standing.epoch !== epoch) return;
       }
+      this.#tookMilliseconds = this.standing.lease.since(at);
       this.standing.judge(epoch, true);
       this.firstGrant.beat(this.standing.lease.enrolled);
       if (this.standing.lease.enrolled) this.#inactive.clear();
@@ -213,6 +215,14 @@ export class Heartbeat {
     }
   }
 
+  /** Asks the sentinels or replicas whether this server is still the master. */
+  async #askWitnesses(text: AcknowledgementText, replicas: number, at: ClockReading, epoch: number): Promise<void> {
+    this.#asking ??= this.#queryWitnesses(text, replicas, at, epoch);
+    // After a failover, wait for the sentinels or replicas to confirm the new server; otherwise waiting requests
+    // would be rejected. If the server is already confirmed, do not wait, because a sentinel could hang.
+    if (!this.standing.isWitnessed) await this.#asking;
+  }
+
   async #queryWitnesses(text: AcknowledgementText, replicas: number, at: ClockReading, epoch: number): Promise<void> {
     const isConfirmed = await this.#options.link.confirm(text, replicas);
     this.#asking = null;
@@ -221,19 +231,46 @@ export class Heartbeat {
   }
 
   /**
-   * Handles a refused write of the acknowledgement (the newest change that this gateway has applied). A server that is
-   * full or cannot save stays in use: it refuses the registry's writes too, so its records are still current. A demoted
-   * or isolated master is no longer read.
+   * Handles a failed write of the acknowledgement. A server that is full or cannot save stays in use: it refuses the
+   * registry's writes too, so its records are still current. A demoted or isolated master is no longer read.
    */
-  #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
+  async #writeFailed(
+    error: unknown,
+    found: BelievedState,
+    acknowledgement: AcknowledgementText,
+    at: ClockReading,
+    epoch: number,
+  ): Promise<never> {
     this.standing.acknowledgement.failed(error);
     const isReply = error instanceof Error && error.name === 'ReplyError';
     if (isReply && this.standing.epoch === epoch) {
       const isBelieved = !this.standing.acknowledgement.isRefused;
-      if (isBelieved) this.standing.adopt(found);
-      this.standing.judge(epoch, isBelieved);
+      if (isBelieved) {
+        this.standing.adopt(found);
+        await this.#proveMaster(found, acknowledgement, at, epoch);
+      }
+      if (this.standing.epoch === epoch) this.standing.judge(epoch, isBelieved);
     }
     throw error;
+  }
+
+  /**
+   * Lets a gateway that is not enrolled read a server that cannot store its acknowledgement. Such a gateway caches
+   * nothing, so it only needs a proof that the server is still the master. The lease of an enrolled gateway must not
+   * grow without an acknowledgement, because the registry counts the lease from the last one.
+   */
+  async #proveMaster(
+    { replicas }: BelievedState,
+    acknowledgement: AcknowledgementText,
+    at: ClockReading,
+    epoch: number,
+  ): Promise<void> {
+    const { lease, state } = this.standing;
+    // While a gateway was enrolled, its memory may have been the only reason to trust the server.
+    if (lease.enrolled || state.notNamed !== null || replicas === null) return;
+    const witness = this.#options.link.witness(replicas);
+    if (witness === 'masters') lease.sure(at);
+    if (witness === 'others') await this.#askWitnesses(acknowledgement, replicas, at, epoch);
   }
 
   #granted(grant: string | null, generation: string): void {
@@ -257,44 +294,5 @@ export class Heartbeat {
     const { lifetimeMilliseconds } = this.standing.lease;
     const reported = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
     return acknowledgementText(identity, found, reported, names.gateway(identity.instanceId), this.#seals.seals);
-  }
-}
-
-/** How long a new gateway waits for its first grant (lease for its cache) before it becomes ready without it. */
-const grantTimeoutMilliseconds = 2_000;
-
-/**
- * Waits for the gateway's first grant (the lease for its cache). Without a grant, each request reads from Redis, so a
- * short wait is worthwhile.
- */
-export class FirstGrant {
-  readonly #onNotice: (notice: string) => void;
-  #since: number | null = null;
-  #isOver = false;
-
-  /** @param onNotice called if the wait ends without a grant (lease for the cache) */
-  constructor(onNotice: (notice: string) => void) {
-    this.#onNotice = onNotice;
-  }
-
-  /** Why the gateway is not ready, while it waits for the grant; null if it does not wait. */
-  get reason(): string | null {
-    const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
-    return waits ? 'waiting for the registry to enrol this gateway (to let it cache records)' : null;
-  }
-
-  /**
-   * Records a successful heartbeat.
-   * @param hasLeave whether the registry has enrolled (listed) the gateway, so that it is allowed to cache records
-   */
-  beat(hasLeave: boolean): void {
-    if (this.#isOver) return;
-    this.#since ??= performance.now();
-    const isMissing = !hasLeave && performance.now() - this.#since >= grantTimeoutMilliseconds;
-    this.#isOver = hasLeave || isMissing;
-    if (isMissing)
-      this.#onNotice(
-        'the registry has not enrolled this gateway, so the gateway caches no records and reads Redis for each request: check that the registry runs',
-      );
   }
 }

@@ -5,17 +5,20 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** Options of the memory for inactive records (keys and merchants whose status denies requests). */
+/** Options of `InactiveMemory`. A record is inactive if its status denies requests. */
 export interface InactiveMemoryOptions {
   readonly link: Pick<RecordsLink, 'write'>;
   readonly names: RecordNames;
   readonly instanceId: string;
   readonly seals: Seals;
-  /** Returns the cached records that have an expiry, or a status that denies requests (inactive records). */
+  /** Returns the cached keys that are inactive or have an expiry, and the merchants that are inactive or not live. */
   readonly held: () => Iterable<InactiveReport['entries'][number]>;
 }
 
-/** The generation (one unbroken history of changes) in which the records were cached, and its newest known revision. */
+/**
+ * The generation in which the records were cached, and the newest revision that the gateway knew. A generation is one
+ * unbroken history of changes.
+ */
 type Known = Pick<InactiveReport, 'generation' | 'revision'>;
 
 /** Lifetime of a report in Redis. */
@@ -23,8 +26,8 @@ const reportMilliseconds = 86_400_000;
 const mostRemembered = 100_000;
 
 /**
- * Remembers inactive keys and merchants when the gateway drops its cache, and reports them to the registry when the
- * store has lost changes. After a restore of the database from a backup, the gateway may be the only process that knows
+ * Remembers inactive keys and merchants when the gateway drops its cache, and reports them to the registry if the store
+ * may have lost changes. After a restore of the database from a backup, the gateway may be the only process that knows
  * of a revocation.
  */
 export class InactiveMemory {
@@ -32,8 +35,8 @@ export class InactiveMemory {
   readonly #records = new Map<string, object>();
   #known: Known | null = null;
   /**
-   * The connection epoch (changes with each reconnect) in which the whole report was written; NaN if it must be written
-   * again.
+   * The epoch of the connections over which the whole report was written. The epoch changes with each reconnect. NaN:
+   * the report must be written again.
    */
   #writtenIn = NaN;
 
@@ -56,10 +59,10 @@ export class InactiveMemory {
   }
 
   /**
-   * Writes the report of inactive keys and merchants, once per connection epoch. Never rejects; the next call retries a
-   * failed write. A server that refuses this write refuses the registry's writes too, so the registry confirms no
-   * change meanwhile.
-   * @param epoch changes with each reconnect
+   * Writes the report of inactive keys and merchants once after each reconnect. Never rejects: the next call retries a
+   * failed write. This delay is harmless: a server that refuses this write refuses the registry's writes too, so the
+   * registry confirms no change meanwhile.
+   * @param epoch a number that changes with each reconnect
    */
   async report(known: Known | null, epoch: number): Promise<void> {
     if (this.#writtenIn === epoch) return;
@@ -73,8 +76,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Deletes the remembered records. Must be called after the registry has enrolled the gateway (allows it to cache
-   * records). At that time, either the store has lost nothing, or the registry has read the report.
+   * Deletes the remembered records. Must be called after the registry has enrolled the gateway, that is, allows it to
+   * cache records. By then, either the store has lost nothing, or the registry has read the report.
    */
   clear(): void {
     if (this.#known === null) return;
@@ -97,8 +100,9 @@ export class InactiveMemory {
 }
 
 /**
- * Selects the records that are inactive or have an expiry, in the form for reports. Omits permissions and allowlists,
- * because the registry uses only the fields that make a record inactive.
+ * Selects the keys that are inactive or have an expiry, and the merchants that are inactive or not live. Returns them
+ * in the form for reports, without permissions and allowlists: the registry uses only the fields that make a record
+ * inactive.
  */
 export function* inactiveAmong(
   keys: Iterable<readonly [lookupId: string, key: CompiledKey]>,

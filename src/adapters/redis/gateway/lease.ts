@@ -2,7 +2,8 @@ import type { Clock } from '../../../gateway/ports.js';
 import type { Grant } from '../gateway-records.js';
 
 /**
- * The same time on two clocks. The wall clock continues while the machine sleeps; the monotonic clock cannot be set.
+ * The same time on two clocks, in milliseconds. The wall clock continues while the machine sleeps; the monotonic clock
+ * cannot be set.
  */
 export interface ClockReading {
   readonly wall: number;
@@ -24,10 +25,11 @@ const mostBeats = 1_000;
  * nearest earlier heartbeat is used instead.
  */
 const betweenBeatsMilliseconds = 100;
+const longAgo: ClockReading = { wall: -Infinity, monotonic: -Infinity };
 
 /**
- * A gateway's permission to use its cache, which the registry gives with a grant. Before the registry confirms a
- * change, it waits for this gateway for up to the lease's lifetime. On the gateway's own clock, the lease ends one
+ * A gateway's permission to use its cache. The registry gives the permission with a grant. Before the registry confirms
+ * a change, it waits for this gateway for up to the lease's lifetime. On the gateway's own clock, the lease ends one
  * second earlier.
  */
 export class Lease {
@@ -39,8 +41,8 @@ export class Lease {
   readonly #clock: Clock;
   readonly #ownMilliseconds: number;
   #milliseconds: number;
-  #sureAt: ClockReading = { wall: -Infinity, monotonic: -Infinity };
-  #echoedAt: ClockReading = this.#sureAt;
+  #sureAt = longAgo;
+  #echoedAt = longAgo;
   #enrolled = false;
   #generation: string | null = null;
   #count = 0;
@@ -53,8 +55,8 @@ export class Lease {
    */
   constructor(clock: Clock, maxStaleMilliseconds: number) {
     this.#clock = clock;
-    // The lease covers fresh records too, so it has a minimum even if stale records are not allowed
-    // (`maxStaleMilliseconds` is 0).
+    // The lease covers fresh records too. So it has a minimum length even if `maxStaleMilliseconds` is 0, which allows
+    // no stale records.
     const wanted = Math.max(maxStaleMilliseconds, freshMilliseconds) + marginMilliseconds;
     this.lifetimeMilliseconds = Math.min(wanted, longestLifetimeMilliseconds);
     this.#ownMilliseconds = this.lifetimeMilliseconds - marginMilliseconds;
@@ -70,8 +72,8 @@ export class Lease {
   }
 
   /**
-   * The generation (one unbroken history of changes) in which the registry enrolled (listed) the gateway; null while
-   * the gateway is not enrolled.
+   * The generation in which the registry enrolled the gateway; null while the gateway is not enrolled. A generation is
+   * one unbroken history of changes.
    */
   get generation(): string | null {
     return this.#enrolled ? this.#generation : null;
@@ -87,15 +89,15 @@ export class Lease {
    * was set back.
    */
   get sinceSure(): number {
-    return this.#since(this.#sureAt);
+    return this.since(this.#sureAt);
   }
 
   /**
-   * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant (lease for the
-   * cache). Infinity while the registry has not enrolled (listed) this gateway.
+   * Milliseconds since the start of the newest heartbeat that the registry has confirmed in a grant. Infinity while
+   * this gateway is not enrolled.
    */
   get sinceEchoed(): number {
-    return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
+    return this.#enrolled ? this.since(this.#echoedAt) : Infinity;
   }
 
   /** Number of heartbeats that have begun. */
@@ -105,13 +107,13 @@ export class Lease {
 
   /**
    * The number of the newest heartbeat for which the registry confirmed that the store has every record. -1 if there is
-   * no such heartbeat in this generation (unbroken history of changes).
+   * no such heartbeat in this generation.
    */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
   }
 
-  /** Whether the registry that enrolled this gateway (gave it a lease) replies to queries for a missing record. */
+  /** Whether the registry that enrolled this gateway replies to queries for a missing record. */
   get asks(): boolean {
     return this.#asks;
   }
@@ -131,9 +133,14 @@ export class Lease {
     return { wall: this.#clock.now(), monotonic: performance.now() };
   }
 
+  /** Returns the milliseconds since a reading of the clocks; Infinity if the wall clock was set back. */
+  since({ wall, monotonic }: ClockReading): number {
+    const since = this.#clock.now() - wall;
+    return since < 0 ? Infinity : Math.max(since, performance.now() - monotonic);
+  }
+
   /**
-   * Whether the lease (permission to use the cache) has run out. One second later, the registry confirms changes
-   * without waiting for this gateway.
+   * Whether the lease has run out. One second later, the registry confirms changes without waiting for this gateway.
    */
   get isOver(): boolean {
     return this.#enrolled && this.sinceSure > this.#milliseconds;
@@ -144,10 +151,9 @@ export class Lease {
   }
 
   /**
-   * Applies the grant (lease for the cache) that a heartbeat has read. Without a valid grant of this generation, ends
-   * the lease.
+   * Applies the grant that a heartbeat has read. Without a valid grant of this generation, ends the lease.
    * @param grant null: no valid grant
-   * @param generation the generation (unbroken history of changes) that the store has now
+   * @param generation the generation that the store has now
    */
   granted(grant: Grant | null, generation: string): void {
     if (this.#generation !== generation) {
@@ -162,7 +168,7 @@ export class Lease {
     const seen = this.#beats.findLast(({ beat }) => beat <= grant.beat);
     // Ignore a grant that was read too late. The registry may already have removed this gateway and stopped waiting for
     // it.
-    if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
+    if (!this.#enrolled && (seen === undefined || this.since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
     this.#asks = grant.compared !== undefined;
     if (grant.compared === true) this.#vouchedBeat = grant.beat;
@@ -172,8 +178,8 @@ export class Lease {
   }
 
   /**
-   * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants. It waits
-   * for a gateway until the acknowledgement of the gateway (the newest change that it has applied) expires.
+   * Allows the gateway to use its cache without a grant. A registry of an earlier release writes no grants. Instead,
+   * that registry waits for a gateway until the gateway's acknowledgement of changes expires.
    */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];
@@ -184,8 +190,11 @@ export class Lease {
     if (at.monotonic > this.#sureAt.monotonic) this.#sureAt = at;
   }
 
-  #since({ wall, monotonic }: ClockReading): number {
-    const since = this.#clock.now() - wall;
-    return since < 0 ? Infinity : Math.max(since, performance.now() - monotonic);
+  /**
+   * Discards all proofs, because they concern the server of a later generation. Also discards the heartbeats, because
+   * an old grant on this server could name one of them. Must be called when the store returns to an earlier generation.
+   */
+  discardProofs(): void {
+    [this.#sureAt, this.#echoedAt, this.#beats] = [longAgo, longAgo, []];
   }
 }

@@ -33,10 +33,10 @@ const queryBurst = 1_000;
 const maxSuspects = 10_000;
 
 /**
- * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant (lease for the
- * cache) states whether the store has every record, and Redis reports each later deletion to the gateway. If the grant
- * and these messages do not decide the question, or the store is being rebuilt, the gateway queries the registry, which
- * reads its database.
+ * Distinguishes a record that was evicted or deleted in Redis from a record that never existed. A grant is the
+ * registry's permission to use the cache. Each grant also states whether the store has every record. Redis reports each
+ * later deletion with an invalidation message. If the grant and the messages leave the question open, or the store is
+ * being rebuilt, the gateway queries the registry, which reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
@@ -48,8 +48,8 @@ export class MissingRecords {
    */
   readonly #suspects = new Set<string>();
   /**
-   * The number of the first heartbeat whose grant (lease for the cache) proves that the store has every record. Before
-   * that heartbeat, invalidation messages may have been missed.
+   * The number of the first heartbeat whose grant can prove that the store has every record. Before that heartbeat,
+   * invalidation messages may have been missed.
    */
   #firstBeat = 0;
 
@@ -64,8 +64,8 @@ export class MissingRecords {
   }
 
   /**
-   * Requires a newer grant (lease for the cache) as proof that the store has every record. Must be called when
-   * invalidation messages may have been missed.
+   * Requires a newer grant as proof that the store has every record. Must be called when invalidation messages may have
+   * been missed.
    */
   missed(): void {
     this.#suspects.clear();
@@ -108,8 +108,8 @@ export class MissingRecords {
   }
 
   /**
-   * Reads a record during a rebuild of the store. Accepts only a record of the new generation (unbroken history of
-   * changes), because it was written after the store was emptied.
+   * Reads a record during a rebuild of the store, which begins a new generation (history of changes). Accepts only a
+   * record of this generation, because an earlier record was written before the store was emptied.
    * @returns null if the registry has no such record; undefined if the rebuild has ended
    */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {

@@ -2,8 +2,8 @@ import type { PreloadState } from '../../../gateway/record-key-store.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
 /**
- * Callbacks for the reasons that prevent a complete preload (loading of all records into the cache). If consecutive
- * preloads end for the same reason, only the first one is reported.
+ * A preload loads all records into the cache. These callbacks report why a preload is incomplete. If consecutive
+ * preloads end for the same reason, only the first is reported.
  */
 export interface PreloadEvents {
   /**
@@ -114,8 +114,8 @@ export class Preload {
   }
 
   /**
-   * Whether Redis refused the read with NOPERM, which this method then reports. The gateway's Redis user lacks an ACL
-   * right, so a retry is useless. Other errors are temporary, such as an outage or a failover.
+   * Whether Redis refused the read with NOPERM. The gateway's Redis user then lacks an ACL right, so a retry is
+   * useless, and this method reports the refusal. Other errors are temporary, such as an outage or a failover.
    */
   #isRefused(error: unknown): boolean {
     if (!(error instanceof Error) || !error.message.startsWith('NOPERM ')) return false;

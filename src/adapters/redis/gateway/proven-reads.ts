@@ -6,8 +6,9 @@ import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
 /**
- * The maximum number of attempts of one read. A read is repeated if the connection or the generation (unbroken history
- * of changes) changed before the reply. After a missing reply, it is repeated once if a recent heartbeat succeeded.
+ * The maximum number of attempts of one read. A read is repeated if the connection or the store's generation changed
+ * before the reply. A generation is one unbroken history of changes. After a missing reply, the read is repeated once
+ * if a recent heartbeat succeeded.
  */
 const attempts = 4;
 /**

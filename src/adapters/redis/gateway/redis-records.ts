@@ -49,7 +49,7 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly preload?: PreloadEvents | undefined;
 }
 
-/** The key and merchant records of docs/records.md, read from Redis and cached while they are known to be current. */
+/** Reads the key and merchant records of docs/records.md from Redis, and caches them while the registry permits it. */
 export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
@@ -63,6 +63,7 @@ export class RedisRecords implements Records {
   readonly #seals: Seals;
   readonly #onMalformed: OnMalformed;
   readonly #whyAway: () => string | null;
+  #closing: Promise<void> | null = null;
   readonly #refused = { malformed: 0, missing: 0, unsealed: 0, wrong_seal: 0, earlier_generation: 0 };
 
   constructor(options: RedisRecordsOptions) {
@@ -173,7 +174,11 @@ export class RedisRecords implements Records {
     return { known: sumOf('known'), unknown: sumOf('unknown'), preload, refused: this.#refused };
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     this.#preload?.close();
     await this.#heartbeat.close();
     this.#link.close();

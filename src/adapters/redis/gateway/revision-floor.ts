@@ -5,18 +5,15 @@ import type { BelievedState } from '../store-state.js';
 
 interface Known {
   readonly revision: number;
-  /**
-   * The store's newest revision (number of a change) when the record was dropped. Any later change of the record has a
-   * higher revision.
-   */
+  /** The store's newest revision when the record was dropped. Any later change of the record has a higher revision. */
   readonly newest: number;
 }
 
 /**
- * Remembers the revisions (numbers of changes) of records that the cache has dropped, to detect an attacker who writes
- * to Redis. Within a generation (one unbroken history of changes) the revision of a record never decreases. So a lower
- * revision is rejected, such as an older copy that would make a revoked key active again. If the record is missing, an
- * attacker may have deleted it, so it does not count as nonexistent.
+ * Remembers the revisions of records that the cache has dropped, to detect an attacker who writes to Redis. The
+ * revision of a record is the number of its last change. It never decreases within a generation, which is one unbroken
+ * history of changes. So a record with a lower revision is rejected, such as an older copy that would make a revoked
+ * key active again. A missing record is rejected too, because an attacker may have deleted it.
  */
 export class RevisionFloor {
   readonly #known: LRUCache<string, Known>;
@@ -27,8 +24,8 @@ export class RevisionFloor {
   }
 
   /**
-   * Remembers the revision (number of the last change) of a record that is dropped because it may have changed. Ignores
-   * a revision that the registry cannot have written: a forged high revision would later block the genuine record.
+   * Remembers the revision of a record that is dropped because it may have changed. Ignores a revision that the
+   * registry cannot have written: a forged high revision would later block the genuine record.
    * @param held the cached record; undefined if none was cached
    * @param last the state of the store that a heartbeat last trusted; null: no heartbeat has trusted it yet
    */
@@ -44,7 +41,7 @@ export class RevisionFloor {
   }
 
   /**
-   * Rejects a record that is missing or has a lower revision (number of its last change) than the remembered one.
+   * Rejects a record that is missing or has a lower revision than the remembered revision.
    * @param record null if the record does not exist
    * @param generation the generation of the store from which the record was read
    * @throws MalformedRecord

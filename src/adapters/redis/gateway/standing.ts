@@ -30,9 +30,9 @@ export interface Filling {
 }
 
 /**
- * Decides, from the results of the heartbeats, whether a gateway is allowed to serve requests: from its cache, or by
- * reading Redis. A result is valid only for the connections of its heartbeat, because new connections may lead to
- * another server.
+ * Decides whether a gateway is allowed to serve requests, from its cache or by reading Redis. The decision follows from
+ * the results of the heartbeats. A result is valid only for the connections of its heartbeat, because new connections
+ * may lead to another server.
  */
 export class Standing {
   readonly state: StoreState;
@@ -42,18 +42,18 @@ export class Standing {
   hasReplied = false;
   /** The error of the last failed heartbeat; null if no heartbeat has failed. */
   failure: string | null = null;
-  /** When a heartbeat last succeeded, in monotonic milliseconds; initially, when this object was created. */
+  /** When a heartbeat last succeeded, in monotonic milliseconds; initially, the time when this object was created. */
   goodAt = performance.now();
   readonly #options: StandingOptions;
   #distrusts = 0;
-  /**
-   * The `epoch` (a number that changes with the connections) for which a heartbeat last decided whether to trust the
-   * store; NaN: undecided.
-   */
+  /** The `epoch` for which a heartbeat last decided whether to trust the store; NaN: undecided. */
   #judged = NaN;
   /** Equal to `#judged` if the decision was to trust the store, otherwise NaN. */
   #believed = NaN;
-  /** Whether no other server can replace this one, so that reads need no proof that it is still the master. */
+  /**
+   * Whether reads need no proof that this server is still the master: no other server can replace it, or the registry
+   * is of an earlier release.
+   */
   #cannotFailOver = false;
   #last: BelievedState | null = null;
   #notice: string | null = null;
@@ -106,19 +106,16 @@ export class Standing {
     return this.state.generation ?? '';
   }
 
-  /**
-   * The current `epoch` (a number that changes with the connections) if a heartbeat trusts the store and the gateway is
-   * allowed to read it; otherwise null.
-   */
+  /** The current `epoch` if a heartbeat trusts the store and the gateway is allowed to read it; otherwise null. */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The emptied store while the registry refills it. If a record is missing from it, the gateway queries the registry.
-   * Null if no store is being refilled, or this gateway cannot read it. Also null if another server could take over,
-   * because reads during the refill do not verify that the server is still the master.
+   * The emptied store, while the registry refills it. The gateway queries the registry for records that this store
+   * lacks. Null if no store is being refilled, or if this gateway cannot read the store. Also null if another server
+   * could take over, because reads during the refill do not verify that the server is still the master.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -147,9 +144,9 @@ export class Standing {
   }
 
   /**
-   * Whether the gateway is allowed to read records from a trusted server now. Either the server is proved to be the
-   * master, or no other server can replace it. A server that refuses this gateway's acknowledgements of changes for too
-   * long must not be read.
+   * Whether the gateway is allowed to read records from a trusted server now. The server must be proved to be the
+   * master, unless no other server can replace it. A server that refuses this gateway's acknowledgements of changes for
+   * too long must not be read.
    */
   get isWitnessed(): boolean {
     return this.#whyNotAsked() === null;
@@ -166,9 +163,10 @@ export class Standing {
   }
 
   /**
-   * Whether a request should wait for the next heartbeat, because it is likely to succeed. True if a recent heartbeat
-   * succeeded, but the newest one got no reply. Also true if no heartbeat has decided about the current connections,
-   * and these are open or a recent heartbeat succeeded.
+   * Whether a request should wait for the next heartbeat, because that heartbeat is likely to succeed. True in two
+   * cases:
+   * 1. No heartbeat has decided about the current connections yet, and they are open or a recent heartbeat succeeded.
+   * 2. A heartbeat has decided, and the newest heartbeat got no reply, but a recent heartbeat succeeded.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
@@ -194,8 +192,8 @@ export class Standing {
   }
 
   /**
-   * Decides whether to trust the state that was read from the store, given the generation (unbroken history of changes)
-   * in which the registry has enrolled (listed) this gateway. Parameters and result are those of `StoreState.judge`.
+   * Decides whether to trust the state that was read from the store. The decision depends on the generation in which
+   * the registry has enrolled this gateway. Parameters and result are those of `StoreState.judge`.
    */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
@@ -206,6 +204,8 @@ export class Standing {
    * its database.
    */
   adopt(found: BelievedState): void {
+    // A former master has the earlier generation. The proof that its successor is the master must not count for it.
+    if (found.generation < this.generation) this.lease.discardProofs();
     this.state.adopt(found);
     const notice = this.state.notNamed;
     if (notice !== null && this.#notice === null) this.#options.onNotice(notice);
@@ -222,25 +222,31 @@ export class Standing {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
     const { enrolled, milliseconds, sinceSure } = this.lease;
     if (this.#cannotFailOver || sinceSure <= (enrolled ? milliseconds : freshMilliseconds)) return null;
-    return 'cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it';
+    const { refusal } = this.acknowledgement;
+    return refusal === null
+      ? 'cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it'
+      : `cannot verify that this Redis server is still the master: it rejects the writes of this gateway (${refusal}), and the registry, the sentinels and the replicas do not confirm it; fix the cause of that error`;
   }
 }
 
 /**
- * Tracks whether Redis refuses this gateway's acknowledgements of changes. After the last acknowledgement has expired,
- * the registry confirms changes without waiting for this gateway. A server that refuses writes with READONLY or
- * NOREPLICAS may have been replaced by a server on which keys are revoked. A server that is full or cannot save is
- * still used: it refuses the registry's writes too, so no change is confirmed.
+ * Tracks whether Redis refuses this gateway's acknowledgements, which tell the registry what changes the gateway has
+ * applied. Once the last acknowledgement has expired, the registry confirms changes without waiting for this gateway. A
+ * server that refuses writes with READONLY or NOREPLICAS may have been replaced by a server on which keys are revoked.
+ * So the gateway stops deciding requests if these refusals last too long. A server that is full or cannot save is still
+ * used: it refuses the registry's writes too, so no change is confirmed.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
   readonly #lifetimeMilliseconds: number;
   #put = { wall: -Infinity, monotonic: -Infinity };
   #isRefused = false;
+  /** The error reply to the newest acknowledgement; null if Redis accepted the newest acknowledgement. */
+  refusal: string | null = null;
 
   /**
-   * @param lifetimeMilliseconds how long the gateway is allowed to decide requests after it began to write an
-   * acknowledgement
+   * @param lifetimeMilliseconds how long the gateway is allowed to decide requests, counted from the start of the
+   * heartbeat that last wrote an acknowledgement
    */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;
@@ -262,17 +268,18 @@ export class AcknowledgementState {
   }
 
   /**
-   * Records a successful write of an acknowledgement (the newest change that this gateway has applied).
+   * Records a successful write of an acknowledgement.
    * @param began a time before the write, on both clocks
    */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;
-    this.#isRefused = false;
+    [this.#isRefused, this.refusal] = [false, null];
   }
 
-  /** Records that the write of an acknowledgement (the newest change that this gateway has applied) failed. */
+  /** Records that the write of an acknowledgement failed. */
   failed(error: unknown): void {
-    // Only READONLY and NOREPLICAS show that another server may have replaced this one. A missing reply proves nothing.
-    if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
+    if (!(error instanceof Error) || error.name !== 'ReplyError') return; // a missing reply proves nothing
+    // Only READONLY and NOREPLICAS show that another server may have replaced this one.
+    [this.#isRefused, this.refusal] = [refusesWrites.test(error.message), error.message];
   }
 }

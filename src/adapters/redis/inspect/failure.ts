@@ -2,9 +2,9 @@ import net from 'node:net';
 import tls from 'node:tls';
 import type { HostAndPort } from '../connection.js';
 
-const probeMilliseconds = 1_500;
+const probeMilliseconds = 5_000;
 
-/** The server that could not be reached or used, and the names of the options that configure it. */
+/** The server that is inspected, and the names of the options that configure it. */
 export interface InspectedServer {
   /** The server in words, such as `Redis at 10.0.0.1:6379`. */
   readonly what: string;
@@ -42,7 +42,7 @@ export async function explainConnection(error: unknown, whose: InspectedServer):
   if (/^(?:CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/.test(code))
     return {
       option: options.secure,
-      message: `${what}: its certificate has expired or is not valid yet (${code}); renew the certificate, or correct the clock`,
+      message: `${what}: its certificate ${code === 'CERT_HAS_EXPIRED' ? 'has expired: renew it' : 'is not valid yet: replace it'}, or correct the clock of this machine (${code})`,
     };
   if (/CERT|ISSUER|SIGNATURE|SELF_SIGNED/.test(code))
     return {

@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis';
+import { timeOutCommands } from '../command-timeout.js';
 import { ignoreRepeatedErrors, isSecure } from '../connection.js';
 import type { HostAndPort, RedisAddress } from '../connection.js';
 import { explainConnection, explainRefusal } from './failure.js';
@@ -14,9 +15,10 @@ export interface Finding extends Fault {
   readonly severity: 'error' | 'warning';
 }
 
-const timeoutMilliseconds = 1_500;
+const connectTimeoutMilliseconds = 5_000;
+const commandTimeoutMilliseconds = 1_500;
 
-/** The address of Redis to inspect, and the features for which its user needs rights. */
+/** The address of the Redis server to inspect, and the features for which the Redis user needs rights. */
 export interface Inspection {
   readonly address: RedisAddress;
   readonly prefix: string;
@@ -125,8 +127,14 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
   try {
     if (database !== 0) await redis.select(database);
   } catch (error) {
-    if ((error as Error).message.includes('out of range'))
+    const { message } = error as Error;
+    if (message.includes('out of range'))
       return fault('keyStore.redis.url', `${what} has no database ${database}: use a lower number, or omit it`);
+    if (message.startsWith('NOPERM'))
+      return fault(
+        'keyStore.redis.url',
+        `${what}: the user may not use database ${database}: grant it the right +select, or omit the database`,
+      );
   }
   return { faults: [], hasReplicas: Number(valueOf('connected_slaves') ?? 0) > 0 };
 }
@@ -148,14 +156,10 @@ async function connected<Result>(
       enableReadyCheck: false,
       enableOfflineQueue: false,
     },
-    ...{
-      connectTimeout: timeoutMilliseconds,
-      commandTimeout: timeoutMilliseconds,
-      protocol: 2,
-      disableClientInfo: true,
-    },
+    ...{ connectTimeout: connectTimeoutMilliseconds, protocol: 2, disableClientInfo: true },
     ...(whose.isSecure ? { tls: { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) } } : {}),
   });
+  timeOutCommands(redis, commandTimeoutMilliseconds);
   let cause: unknown = null;
   ignoreRepeatedErrors(redis).on('error', (error) => (cause ??= error));
   let warning: Fault | null = null;
@@ -174,8 +178,8 @@ async function connected<Result>(
     } catch (error) {
       const refusal = explainRefusal(error, whose, password !== null);
       if (refusal !== null) return { fault: refusal };
-      // A user without the right to PING can still use the connection.
-      if (!(error as Error).message.startsWith('NOPERM')) throw error;
+      // PING is also refused if the user may not run PING, or if the server cannot save its data to disk (MISCONF).
+      if (!/^(?:NOPERM|MISCONF)/.test((error as Error).message)) throw error;
     }
     return { result: await act(redis, warning) };
   } catch (error) {

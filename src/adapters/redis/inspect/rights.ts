@@ -5,8 +5,8 @@ export interface RedisUse {
   readonly part: 'gateway' | 'registry';
   readonly isCluster: boolean;
   /**
-   * Whether the gateway needs the command WAIT. Without Sentinel, it uses WAIT to check with the server's replicas that
-   * the server is still the master.
+   * Whether the gateway needs the command WAIT. Without Sentinel, the gateway uses WAIT to check with the server's
+   * replicas that the server is still the master.
    */
   readonly asksReplicas: boolean;
   /** Whether the gateway loads records into its cache before requests need them. */

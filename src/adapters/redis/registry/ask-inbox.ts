@@ -7,16 +7,16 @@ import type { Seals } from '../seal.js';
 export interface QuerySource {
   /** Reads the stored bytes of these Redis keys, in the same order; null for a missing key. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
-  /** Writes texts, each with an expiry (PX). */
+  /** Stores each text under its key, with expiry (PX). */
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
 /**
- * Maximum number of queued queries. Further queries are dropped: their requests get 503, and the next request queries
- * again.
+ * Maximum number of queued queries. Further queries are dropped: the requests that wait for the replies get 503. The
+ * next request for the record sends a new query.
  */
 const maxQueries = 10_000;
-/** Maximum length of a query's Redis key. No gateway writes a longer one. */
+/** Maximum length of a query's Redis key. No gateway writes a query with a longer key. */
 const longestName = 256;
 
 /**
@@ -39,7 +39,8 @@ export class QueryInbox implements RecordInbox {
   }
 
   /**
-   * Handles invalidation messages for these Redis keys. If some of them are keys of queries, reads these queries soon.
+   * Handles invalidation messages for these Redis keys. Collects the keys of queries, and reads the queries together
+   * after this event-loop turn.
    */
   received(names: readonly string[]): void {
     for (const name of names) {
@@ -68,8 +69,8 @@ export class QueryInbox implements RecordInbox {
     const names = [...this.#received];
     this.#received = new Set();
     const texts = await this.#source.read(names).catch(() => []);
-    // A registry that does not write records (because another registry does) never takes queries out of the queue, so
-    // the queue is cleared when it is full.
+    // If another registry writes the records, this registry never takes queries out of the queue. So the queue is
+    // cleared when it is full.
     if (this.#asks.size > maxQueries) this.#asks.clear();
     let isAsked = false;
     for (const [index, name] of names.entries()) {

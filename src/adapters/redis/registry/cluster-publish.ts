@@ -7,10 +7,10 @@ import { callEach, callOne } from '../cluster/cluster-calls.js';
 import type { ClusterMasters } from '../cluster/cluster-masters.js';
 
 /**
- * Lua: writes a revision (number of a change) and the id of that change, but not if a later valid revision is stored. A
- * registry that was paused and has lost its lease (its right to write) would otherwise publish an older revision, and
- * gateways would assume that the store has lost changes. KEYS: the revision, the change. ARGV: their new values.
- * Returns 1 if they were written, otherwise 0.
+ * Lua: writes the revision (number) and the id of a change, but not if a later valid revision is stored. A registry
+ * that was paused may have lost its lease, which is its right to write. Without this check, that registry could publish
+ * an older revision. Gateways would then assume that the store has lost changes. KEYS: the revision, the change. ARGV:
+ * their new values. Returns 1 if they were written, otherwise 0.
  */
 const unlessLaterPublished = `
   local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
@@ -37,32 +37,31 @@ export async function publishUnlessLater(
 }
 
 /**
- * Determines the generation (one unbroken history of changes) in which the slots of a Cluster must be complete. Forged
- * meta records (descriptions of the store) are ignored. A forged generation would make every slot seem incomplete, and
- * the registry would rewrite all records.
+ * Determines the generation in which the slots of a Cluster must be complete. A generation is one unbroken history of
+ * changes, and the meta record of the store names it. Forged meta records are ignored: a forged generation would make
+ * every slot seem incomplete, and the registry would rewrite all records.
  */
 export class StatedGeneration {
   #sealed = '';
 
   /**
-   * Returns the generation that the slots must have.
-   * @returns the latest generation that a meta record with a valid seal (HMAC) has named. Before the first such record,
-   * the generation that the given meta record names.
+   * Returns the generation that the slots must have. This is the latest generation that a meta record with a valid seal
+   * (HMAC) has named. Before the first such record, it is the generation that the given meta record names.
    */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
-    // An attacker could replay an old meta record, whose seal (HMAC) is valid. It names an earlier generation (history
-    // of changes), and is ignored.
+    // An attacker could replay an old meta record, whose seal is valid. The old record names an earlier generation, so
+    // it is ignored.
     if (isProof(seal) && stated > this.#sealed) this.#sealed = stated;
     return this.#sealed === '' ? stated : this.#sealed;
   }
 }
 
 /**
- * Lua: replaces a record only if it is unchanged. A registry that was paused could otherwise overwrite a later record
- * of another registry; a Cluster has no writer mark (fencing token) to prevent that. KEYS: the record. ARGV: the digest
- * of the expected text; the new text, or an empty text to delete the record. Returns 1 if the record was replaced,
- * otherwise 0.
+ * Lua: replaces a record only if it is unchanged. Otherwise a registry that was paused could overwrite a later record
+ * of another registry. A Cluster has no fencing token to prevent that. KEYS: the record. ARGV: the digest of the
+ * expected text; the new text, or an empty text to delete the record. Returns 1 if the record was replaced, otherwise
+ * 0.
  */
 const ifUnchanged = `
   local held = redis.pcall('GET', KEYS[1])
@@ -79,7 +78,7 @@ export async function readEach(masters: ClusterMasters, names: readonly string[]
   return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
-/** Replaces each record that still has the text that the caller has read. Does not write to any other record. */
+/** Replaces each record whose stored text still has the expected digest. Leaves the other records unchanged. */
 export async function replaceEach(masters: ClusterMasters, replacements: readonly Replacement[]): Promise<void> {
   const calls = replacements.map(({ name, digest, text }) => ({
     ...{ name, command: ['EVAL', ifUnchanged, '1', name, digest, text] },

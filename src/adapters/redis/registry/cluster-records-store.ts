@@ -29,9 +29,10 @@ import { factsOf } from '../server/same-server.js';
 import { memoryOf } from '../server/server-memory.js';
 
 /**
- * The registry's access to the record store on the masters of a Cluster. It writes records, then the markers of their
- * slots (up to which revision a slot is complete), then the change index, and finally the revision. A gateway that
- * reads a revision finds in the index which slots have changed, and in the markers whether those slots are complete.
+ * The registry's access to the record store on the masters of a Cluster. It first writes records, then the markers of
+ * their slots, then the change index, and finally the revision. A marker states up to which revision its slot is
+ * complete. A gateway that reads a revision finds in the index which slots have changed, and in the markers whether
+ * those slots are complete.
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
@@ -48,8 +49,8 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly inbox: QueryInbox;
   readonly #outage: Outage;
   /**
-   * The connection epoch (changes with each reconnect) when the rewrite of all records began. `complete` rejects if the
-   * epoch has changed since.
+   * The epoch of the masters when the rewrite of all records began. The epoch changes with each reconnect. `complete`
+   * rejects if the epoch has changed since then.
    */
   #base = -1;
   readonly #servers: MasterServers;
@@ -252,7 +253,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 }
 
-/** The run ids of the Cluster's masters, which the masters report in INFO. */
+/** Reads run ids and memory usage from the INFO of each Cluster master. */
 export class MasterServers {
   readonly #masters: ClusterMasters;
   #known: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
@@ -262,8 +263,8 @@ export class MasterServers {
   }
 
   /**
-   * Returns the sorted run ids of all masters; empty if INFO of any master omits it, or a connection changed meanwhile.
-   * Reads INFO again only after a reconnect.
+   * Returns the sorted run ids of all masters; empty if a master does not report its run id, or a connection changed
+   * meanwhile. Reads INFO again only after a reconnect.
    */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;

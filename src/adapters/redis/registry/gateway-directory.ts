@@ -4,8 +4,8 @@ import { isProof, noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
 /**
- * The last evidence that a gateway is alive: its acknowledgement (statement of applied changes) was written, or found
- * by a scan.
+ * The last sign that a gateway is alive. This is an invalidation message for its acknowledgement, or a scan that found
+ * the acknowledgement. An acknowledgement states which changes the gateway has applied.
  */
 interface SignOfLife {
   /** The sequence number of this sign of life, counted over all gateways. */
@@ -13,14 +13,15 @@ interface SignOfLife {
   /** When the sign was received, in milliseconds of the monotonic clock. */
   readonly at: number;
   /**
-   * When the invalidation message arrived, in milliseconds since 1970; null if the acknowledgement was found by a scan.
+   * When Redis' invalidation message announced the acknowledgement of the gateway, in milliseconds since 1970. Null if a
+   * scan found the acknowledgement instead.
    */
   readonly noticedAt: number | null;
 }
 
 /**
- * Access to the stored acknowledgements (which changes each gateway has applied), and whether invalidation messages
- * about them arrive.
+ * Access to the stored acknowledgements and the meta record, and whether invalidation messages arrive. The meta record
+ * describes the store and names its generation, which is one unbroken history of changes.
  */
 export interface DirectorySource {
   /** The prefix of the Redis keys of acknowledgements; the gateway's instance id follows it. */
@@ -33,21 +34,21 @@ export interface DirectorySource {
   /** Scans for the Redis keys of all acknowledgements. A key that is added or removed during the scan can be absent. */
   names(): AsyncIterable<string>;
   /**
-   * Reads the texts of these Redis keys, in the same order; null for a missing key. Also reads the generation (unbroken
-   * history of changes) of the meta record (the description of the store), at the same time or earlier. The generation
-   * is null if the meta record names no generation, or does not list exactly the connected servers.
+   * Reads the texts of these Redis keys, in the same order. A text is null if the key is missing. At the same time or
+   * earlier, reads the generation of the meta record. The generation is null if the meta record names no generation, or
+   * does not list exactly the connected servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
   /** Verifies the seals (HMACs) of acknowledgements. */
   readonly seals?: Seals;
 }
 
-/** Texts of acknowledgements, and the generation (unbroken history of changes) that the store's description names. */
+/** Texts of acknowledgements, and the generation that the meta record names. */
 export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   readonly texts: readonly (string | null)[];
 }
 
-/** All gateways, and the generation (unbroken history of changes) that the store's description (meta record) names. */
+/** All gateways, and the generation that the meta record names. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   /** Whether all invalidation messages that were sent before the read have been handled. */
   readonly isFresh: boolean;
@@ -55,9 +56,9 @@ export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSeal
 }
 
 /**
- * Lists the gateways that write acknowledgements (which changes they have applied). Redis reports each write with an
- * invalidation message, so the registry misses no gateway and need not scan a million records. Each message shows that
- * the gateway is alive, even if its acknowledgement is missing afterwards.
+ * Lists the gateways that write acknowledgements. Redis reports each write with an invalidation message, so the
+ * registry misses no gateway and need not scan a million records. Each message counts as a sign that the gateway is
+ * alive, even if the registry then finds no acknowledgement: the gateway may have written it after the read.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
@@ -68,8 +69,8 @@ export class GatewayDirectory {
   #signsOfLife = 0;
   #isComplete = false;
   /**
-   * The earliest time (monotonic clock) from which the silence of a gateway is measured. Earlier messages may have been
-   * missed.
+   * The silence of a gateway is measured from this time (monotonic clock) at the earliest, because earlier messages may
+   * have been missed.
    */
   #since: number;
   #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;
@@ -82,8 +83,8 @@ export class GatewayDirectory {
   }
 
   /**
-   * Handles invalidation messages for these Redis keys. A message for an acknowledgement (statement of applied changes)
-   * means that its gateway has written it, or that it was removed.
+   * Handles invalidation messages for these Redis keys. A message for an acknowledgement means that the gateway has
+   * written the acknowledgement, or that the acknowledgement was deleted or has expired.
    */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
@@ -93,7 +94,7 @@ export class GatewayDirectory {
     this.#next = null;
   }
 
-  /** Resolves at the next invalidation message for an acknowledgement (statement of applied changes). */
+  /** Resolves at the next invalidation message for an acknowledgement. */
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
@@ -122,7 +123,7 @@ export class GatewayDirectory {
     if (isConnected) await source.catchUp();
     if (!this.#isComplete) await this.#scan();
     const askedFor = new Set(roster.map((id) => source.prefix + id));
-    // A gateway of the roster that has given no sign of life counts as silent from now on.
+    // If a gateway of the roster has given no sign of life yet, its silence is measured from now on.
     for (const name of askedFor)
       if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
@@ -134,8 +135,8 @@ export class GatewayDirectory {
       const lastSign = this.#known.get(name);
       const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
       // Keep a gateway that gave a sign of life during this read: it may have written its acknowledgement after the
-      // read. Also keep a gateway of the roster (the registry's own list): even if its acknowledgement was lost, the
-      // gateway could still use its cache.
+      // read. Also keep a gateway of the roster: even if its acknowledgement was lost, the gateway could still use its
+      // cache.
       if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;

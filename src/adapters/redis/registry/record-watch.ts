@@ -24,8 +24,8 @@ export interface WatchSource {
   /** Resolves once the invalidation messages for all earlier changes have been handled. */
   catchUp(): Promise<void>;
   /**
-   * Replaces records. In a Cluster, each is replaced only if its old text is the expected one; on one server, only if
-   * this registry is the current writer.
+   * Replaces records. In a Cluster, a record is replaced only if its stored text has the expected digest. On one
+   * server, the records are replaced only if this registry is the current writer; the digests are ignored.
    */
   replace(replacements: readonly Replacement[]): Promise<void>;
 }
@@ -51,8 +51,8 @@ const longestName = 256;
 const namesAtATime = 500;
 
 /**
- * Detects records that another client has changed. Redis reports each write, including those of this registry, with an
- * invalidation message. A record is correct if its text is the one that this registry wrote last. Any other record
+ * Detects records that another client has changed. Redis sends an invalidation message for each write, including the
+ * registry's own writes. A record is correct if its text is the text that this registry wrote last. Any other record
  * counts as changed and is compared with the database.
  */
 export class RecordWatch implements WatchedRecords {

@@ -3,10 +3,11 @@ import { highestOfRecords, recordText } from '../record-text.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Lua: writes a record, but not if a valid record with a later revision is stored. When a network recovers, the kernel
- * could deliver an old write after the writes of a newer connection, and a revoked key would work again. KEYS: the
- * record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns the revision of the later
- * record if that record was kept, otherwise 0.
+ * Lua: writes a record, unless a valid record with a later revision is stored. When a network recovers, the kernel
+ * could deliver an old write after the writes of a newer connection. Without this check, the old write could make a
+ * revoked key work again.
+ * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns the revision of
+ * the stored record if that record was kept, otherwise 0.
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')
@@ -19,8 +20,8 @@ const unlessLater = `
 /**
  * Lua: replaces a forged record only if it still has the expected text, so that a genuine record written meanwhile is
  * kept.
- * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0 if it was replaced,
- * otherwise 1.
+ * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0 if the record was
+ * replaced, otherwise 1.
  */
 const whileForged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 1 end
@@ -32,7 +33,7 @@ export interface RecordWrite {
   /** The Redis key, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** The stored record is replaced only if its revision (number of its last change) is at most this number. */
+  /** The highest revision (number of the last change) of a stored record that this write can replace. */
   readonly newest: number;
 }
 
@@ -70,7 +71,7 @@ interface RecordCommand {
 /**
  * Writes records.
  * @param run sends commands, and resolves to their replies in the same order
- * @returns the highest revision (change number) of a record that was not replaced; 0 if all were replaced
+ * @returns the highest revision (change number) among the records that were not replaced; 0 if all were replaced
  */
 export async function writeRecords(
   seals: Seals,

@@ -117,9 +117,9 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /**
-   * Reads a snapshot in which `isWhole` is always true. A single server can lose data only as a whole: when it is
-   * emptied or rolled back. Its run id, its meta record (description of the store) and its revision (number of the
-   * newest change) reveal that.
+   * Reads a snapshot. `isWhole` is always true, because a single server can lose data only as a whole: when it is
+   * emptied or rolled back. Such a loss changes other values of the snapshot: the run id of the server, the meta record
+   * (description of the store) or the revision (number of the newest change).
    */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
 /**
- * Lua: writes texts if the writer mark (a fencing token) is the expected one, and returns 1. Otherwise writes nothing
- * and returns 0.
+ * Lua: compares the writer mark (a fencing token) with the expected mark. If both marks are equal, writes the texts and
+ * returns 1. Otherwise writes nothing and returns 0.
  * KEYS: the mark, the Redis keys to write. ARGV: the expected mark, the texts.
  */
 const writeIfMarkUnchanged = `
@@ -12,8 +12,8 @@ const writeIfMarkUnchanged = `
   return 1`;
 
 /**
- * Lua: replaces records and the writer mark (a fencing token) if the mark is the expected one, and returns 1. Otherwise
- * changes nothing and returns 0.
+ * Lua: compares the writer mark (a fencing token) with the expected mark. If both marks are equal, replaces the records
+ * and the mark, and returns 1. Otherwise changes nothing and returns 0.
  * KEYS: the mark, the records. ARGV: the expected mark, the new mark, the records' texts; an empty text deletes its
  * record.
  */
@@ -34,8 +34,8 @@ const recordsAtATime = 50;
 
 /**
  * A fencing token in Redis, which changes with each write of records. Redis replicates writes in order, so a server
- * with the newest mark has all earlier writes. The newest mark is missing if a promoted replica lacks writes, the
- * server was emptied, or another registry wrote to it.
+ * with the newest mark has all earlier writes. A server lacks the newest mark if it is a promoted replica that lacks
+ * writes, if it was emptied, or if another registry wrote to it.
  */
 export class WriterMark {
   readonly #redis: Redis;
@@ -48,7 +48,7 @@ export class WriterMark {
     this.#name = name;
   }
 
-  /** Makes this process the current writer: replaces any stored mark (fencing token) by a new one. */
+  /** Makes this process the current writer: replaces any stored mark with a new mark. */
   async begin(): Promise<void> {
     this.#writer = randomUUID();
     this.#count = 0;
@@ -56,8 +56,8 @@ export class WriterMark {
   }
 
   /**
-   * Returns the command that changes the mark (fencing token). It must be sent after the commands that write records,
-   * and its reply must be passed to `changed`.
+   * Returns the command that changes the mark. This command must be sent after the commands that write records, and its
+   * reply must be passed to `changed`.
    */
   change(): readonly [string, ...string[]] {
     const before = this.#text;
@@ -77,7 +77,7 @@ export class WriterMark {
   }
 
   /**
-   * Writes all texts in one script if the mark (fencing token) in Redis is this writer's newest one.
+   * Writes all texts in one script if the mark in Redis is this writer's newest mark.
    * @throws Error if the mark is missing or has changed
    */
   async set(entries: readonly (readonly [name: string, text: string])[]): Promise<void> {
@@ -87,8 +87,8 @@ export class WriterMark {
   }
 
   /**
-   * Replaces records, in batches, and changes the mark (fencing token). Does not check the records' old texts.
-   * @throws Error if the mark in Redis is not this writer's newest one
+   * Replaces records, in batches, and changes the mark. Does not check the records' old texts.
+   * @throws Error if the mark in Redis is not this writer's newest mark
    */
   async replace(records: readonly { readonly name: string; readonly text: string }[]): Promise<void> {
     for (let start = 0; start < records.length; start += recordsAtATime) {

@@ -1,8 +1,12 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { reopen } from '../connection.js';
 import { policyIn, sectionOf } from './server-memory.js';
 
 /** Delay before reconnecting again, if the two connections lead to different servers even after a reconnect. */
 const reconnectDelayMilliseconds = 1_000;
+/** How often INFO is read again while it omits the run id. */
+const infoEveryMilliseconds = 1_000;
 
 /** What a server reports in INFO. */
 export interface ServerFacts {
@@ -19,9 +23,10 @@ export interface ServerFacts {
 /**
  * Checks that two connections lead to the same server, and identifies that server. After a reconnect, a host name could
  * resolve to another server. A gateway would then read records from one server and receive the invalidation messages of
- * the other, so it would miss changes.
+ * another server, so it would miss changes.
  */
 export class SameServer {
+  readonly #commands: Redis;
   readonly #onSame: () => void;
   /** What the server of each connection reported in INFO. */
   readonly #servers = new Map<Redis, ServerFacts>();
@@ -32,11 +37,14 @@ export class SameServer {
    */
   epoch = 0;
 
-  /** @param onSame called each time both connections are found to lead to one server */
-  constructor(one: Redis, other: Redis, onSame: () => void) {
-    this.#onSame = onSame;
-    this.#watch(one, other);
-    this.#watch(other, one);
+  /**
+   * @param commands a connection that is never subscribed, so it can always call INFO
+   * @param onSame called each time both connections are found to lead to one server
+   */
+  constructor(commands: Redis, other: Redis, onSame: () => void) {
+    [this.#commands, this.#onSame] = [commands, onSame];
+    this.#watch(commands, other);
+    this.#watch(other, commands);
   }
 
   /** Whether both connections are ready and lead to one server, as far as INFO shows. */
@@ -84,6 +92,7 @@ export class SameServer {
     if (this.holds) {
       this.#differed = false;
       this.#onSame();
+      if ([...this.#servers.values()].some(({ runId }) => runId === null)) void this.#reopenWithRunId();
       return;
     }
     const { stream } = older;
@@ -94,6 +103,22 @@ export class SameServer {
       this.#differed ? reconnectDelayMilliseconds : 0,
     ).unref();
     this.#differed = true;
+  }
+
+  /**
+   * Reads INFO until it shows the run id, because the user may be granted the right to call INFO. Then reopens both
+   * connections to identify their servers: a subscribed connection cannot call INFO.
+   */
+  async #reopenWithRunId(): Promise<void> {
+    const { epoch } = this;
+    for (;;) {
+      await wait(infoEveryMilliseconds, undefined, { ref: false });
+      if (this.epoch !== epoch) return; // after a reconnect, INFO was read again
+      const { runId } = await factsOf(this.#commands).catch(() => ({ runId: null }));
+      if (this.epoch !== epoch) return;
+      if (runId !== null) break;
+    }
+    for (const redis of this.#servers.keys()) reopen(redis);
   }
 }
 

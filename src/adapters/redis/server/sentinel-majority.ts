@@ -3,6 +3,10 @@ import type { Redis } from 'ioredis';
 import { connectSentinel, reopen } from '../connection.js';
 import type { HostAndPort, RedisAddress } from '../connection.js';
 
+/**
+ * Minimum time between two reconnects. An earlier retry may be useless, because ioredis asks a single sentinel, which
+ * may still name the old server.
+ */
 const reconnectIntervalMilliseconds = 1_000;
 
 /**
@@ -23,9 +27,11 @@ export class SentinelMajority {
   }
 
   /**
-   * Whether a majority of sentinels now names the server of this connection (`this`) or a different one (`another`).
-   * `none`: no majority agreed in time, or the connection changed meanwhile. Never rejects. Returns as soon as the
-   * remaining sentinels cannot change the result.
+   * Asks the sentinels which server is the master now. Never rejects. Resolves once a majority of the queries had the
+   * same result, or all queries have ended. The result is one of these:
+   * - `this`: a majority names the server of this connection
+   * - `another`: a majority names a different server
+   * - `none`: no majority agreed in time, or the connection changed meanwhile
    */
   async judge(redis: Redis): Promise<'this' | 'another' | 'none'> {
     const { stream } = redis as { readonly stream?: Redis['stream'] };
@@ -50,19 +56,27 @@ export class SentinelMajority {
 
   /**
    * Requires that a majority of sentinels names the server of this connection as the master, because a former master
-   * continues to reply after a failover. If they name another server, also reopens the connections (at most once a
-   * second).
+   * continues to reply after a failover. If a majority names another server, also reopens the connections (at most once
+   * a second).
    * @param others connections to the same server, which are reopened together with `redis`
    * @throws Error if no majority names the server
    */
   async require(redis: Redis, ...others: readonly Redis[]): Promise<void> {
     const named = await this.judge(redis);
     if (named === 'this') return;
-    if (named === 'another' && performance.now() - this.#reconnectedAt > reconnectIntervalMilliseconds) {
-      this.#reconnectedAt = performance.now();
-      for (const one of [redis, ...others]) reopen(one);
-    }
+    if (named === 'another') this.reconnect([redis, ...others]);
     throw new Error('no majority of the configured sentinels names this server as the master');
+  }
+
+  /**
+   * Reopens connections, so that they lead to the server that the sentinels name; at most once a second.
+   * @returns whether the connections were reopened
+   */
+  reconnect(connections: readonly Redis[]): boolean {
+    if (performance.now() - this.#reconnectedAt < reconnectIntervalMilliseconds) return false;
+    this.#reconnectedAt = performance.now();
+    for (const redis of connections) reopen(redis);
+    return true;
   }
 
   close(): void {

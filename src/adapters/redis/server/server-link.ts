@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Redis } from 'ioredis';
 import { MalformedRecord } from '../../../gateway/records.js';
-import { connectRedis, reopen, type RedisAddress } from '../connection.js';
+import { connectRedis, type RedisAddress } from '../connection.js';
 import { namesOfStep, type RecordNames, scanPages } from '../record-names.js';
 import { malformedText } from '../record-text.js';
 import { type AcknowledgementText, type LinkEvents, type RecordsLink, StoreUnseeded } from '../records-link.js';
@@ -10,12 +10,6 @@ import { generationOf } from '../store-state.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
-
-/**
- * Minimum time between two reconnects away from a server that is not the master. An earlier retry may be useless,
- * because the host name may still resolve to that server.
- */
-const reconnectIntervalMilliseconds = 1_000;
 
 /** A gateway's connection to the record store on one server, or on the master that the sentinels name. */
 export class ServerLink implements RecordsLink {
@@ -30,11 +24,10 @@ export class ServerLink implements RecordsLink {
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
   /**
-   * The connection epoch (changes with each reconnect) in which the sentinels named another server as the master; null
-   * if they did not.
+   * The epoch in which most sentinels named another server as the master; null if they did not. Each reconnect changes
+   * the epoch.
    */
   #misplacedEpoch: number | null = null;
-  #reconnectedAt = -Infinity;
 
   /** @param seals verifies the seal (HMAC) of the meta record, which describes the store */
   constructor(
@@ -77,9 +70,9 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Reads without MULTI, because Redis refuses MULTI when its memory is full. Reads the meta record (the description of
-   * the store) first. In the other order, a new generation (history of changes) could be paired with a revision of the
-   * earlier generation.
+   * Reads without MULTI, because Redis refuses MULTI when its memory is full. Reads the meta record before the
+   * revision. In the opposite order, the result could combine a new generation (history of changes), which the meta
+   * record names, with a revision of the earlier generation.
    */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
@@ -116,17 +109,13 @@ export class ServerLink implements RecordsLink {
   }
 
   async confirm(acknowledgement: AcknowledgementText, replicas: number): Promise<boolean> {
-    const runId = this.#same.facts?.runId ?? null;
-    if (this.#sentinels === null) {
-      this.#replicas ??= new ReplicaWitness(this.#address, this.#onError);
-      return this.#replicas.confirms(acknowledgement, this.#expected(replicas), runId);
-    }
-    const { epoch } = this;
-    const verdict = await this.#sentinels.judge(this.#redis);
-    if (this.epoch !== epoch) return false;
-    this.#misplacedEpoch = verdict === 'another' ? epoch : null;
-    if (verdict === 'another') this.#reconnect();
-    return verdict === 'this';
+    if (this.#sentinels !== null) return this.#isNamed(this.#sentinels);
+    this.#replicas ??= new ReplicaWitness(this.#address, this.#onError);
+    return this.#replicas.confirms(acknowledgement, this.#expected(replicas), this.#same.facts?.runId ?? null);
+  }
+
+  async followSentinels(): Promise<void> {
+    if (this.#sentinels !== null) await this.#isNamed(this.#sentinels);
   }
 
   async read(name: string, generation: string): Promise<string | null> {
@@ -164,19 +153,23 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Returns how many replicas must confirm that this server is still their master. A replica that does not confirm it
-   * may have been promoted. A configured number also covers replicas that INFO hides or that are gone.
+   * Returns how many replicas must confirm that this server is still their master. A replica that does not confirm this
+   * may have been promoted. The configured number takes precedence, because it also covers replicas that INFO hides or
+   * that are gone.
    */
   #expected(replicas: number): number {
     return this.#address.replicas ?? replicas;
   }
 
-  /** Reopens the connections, so that they lead to the server that the sentinels name. */
-  #reconnect(): void {
-    if (performance.now() - this.#reconnectedAt < reconnectIntervalMilliseconds) return;
-    this.#reconnectedAt = performance.now();
-    this.#onError(new Error('most sentinels name another server as the master; reconnecting to it'));
-    for (const redis of [this.#redis, this.#listening]) reopen(redis);
+  /** Whether most sentinels name this server as the master. If they name another server, reconnects. */
+  async #isNamed(sentinels: SentinelMajority): Promise<boolean> {
+    const { epoch } = this;
+    const verdict = await sentinels.judge(this.#redis);
+    if (this.epoch !== epoch) return false;
+    this.#misplacedEpoch = verdict === 'another' ? epoch : null;
+    if (verdict === 'another' && sentinels.reconnect([this.#redis, this.#listening]))
+      this.#onError(new Error('most sentinels name another server as the master; reconnecting to it'));
+    return verdict === 'this';
   }
 
   #get(name: string): Promise<string | null> {
@@ -197,8 +190,9 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Checks that the store still has the same generation (unbroken history of changes). If it was flushed or rebuilt, a
-   * missing record may still exist in the registry's database.
+   * Checks that the store still has the same generation (unbroken history of changes). After a flush or a rebuild of
+   * the store, a record that the store lacks may still exist in the registry's database. So a missing record proves
+   * nothing.
    * @throws StoreUnseeded if the store names another generation, or does not name one
    */
   async #requireSeeded(generation: string): Promise<void> {
@@ -216,9 +210,9 @@ export class ServerLink implements RecordsLink {
 }
 
 /**
- * Proves, without Sentinel, that no replica has been promoted: a replica that receives a write from the server still
- * follows it. The command WAIT must count every replica. It needs its own connection, because it blocks later commands
- * and counts only the writes of that connection.
+ * Proves, without Sentinel, that no replica has been promoted. A replica that receives a write from the server still
+ * follows that server, so the command WAIT must count every replica. WAIT needs its own connection, because it blocks
+ * later commands and counts only the writes of that connection.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
@@ -230,12 +224,7 @@ class ReplicaWitness {
     this.#redis = connectRedis(address, onError);
     this.#redis.on('close', () => (this.#runId = null));
     this.#redis.on('ready', () => {
-      const { stream } = this.#redis;
-      factsOf(this.#redis)
-        .then(({ runId }) => {
-          if (this.#redis.stream === stream && this.#redis.status === 'ready') this.#runId = runId;
-        })
-        .catch(() => stream.destroy());
+      void this.#identify();
     });
   }
 
@@ -244,6 +233,8 @@ class ReplicaWitness {
    * of replicas received the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
+    // INFO omitted the run id when this connection was opened: the user may have the right to call INFO by now.
+    if (this.#runId === null && this.#redis.status === 'ready') await this.#identify();
     if (runId === null || this.#runId !== runId) return false;
     try {
       const results = await this.#redis
@@ -260,5 +251,15 @@ class ReplicaWitness {
 
   close(): void {
     this.#redis.disconnect();
+  }
+
+  async #identify(): Promise<void> {
+    const { stream } = this.#redis;
+    try {
+      const { runId } = await factsOf(this.#redis);
+      if (this.#redis.stream === stream && this.#redis.status === 'ready') this.#runId = runId;
+    } catch {
+      stream.destroy(); // INFO failed: reconnect, then send INFO again
+    }
   }
 }

@@ -120,7 +120,8 @@ export function rolesCommand(io: CommandIo, env: Environment = process.env): Com
 }
 
 /**
- * Validates the id of an administrator or token.
+ * Validates the id of an administrator, member, session or token.
+ * @param what the kind of record and the command that lists the ids, as text for the error message
  * @throws WrongUsage
  */
 export function administratorIdIn(

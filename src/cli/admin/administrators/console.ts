@@ -8,7 +8,7 @@ import type { Environment } from '../peer.js';
 import { tableLines } from '../table.js';
 import { administratorIdIn } from './administrators.js';
 
-/** Creates the command `console`, which prints a one-time link. */
+/** Creates the command `console`, which prints a link that signs an administrator in to the web console once. */
 export function consoleCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('console')
     .description('print a link that signs you in to the web console, once and within 10 minutes')

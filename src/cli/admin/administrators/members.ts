@@ -1,11 +1,13 @@
 import { Command, Option } from 'commander';
-import { linkSchema } from '../../../registry/console/schema.js';
+import { OperatorError } from '../../../config/operator-error.js';
+import { type ConsoleLink, linkSchema } from '../../../registry/console/schema.js';
 import { type Member, memberRoles, memberSchema } from '../../../registry/members/schema.js';
 import Type from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
 import { administer } from '../admin-call.js';
 import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
 import { type Environment, WrongUsage } from '../peer.js';
+import { printable } from '../printable.js';
 import { tableLines } from '../table.js';
 import { administratorIdIn } from './administrators.js';
 
@@ -55,7 +57,14 @@ export function membersCommand(io: CommandIo, env: Environment = process.env): C
       ...{ method: 'POST', path: pathOf(options), body, expects: memberSchema },
     });
     const path = pathOf(options, member.id, 'links');
-    const { data: link } = await client.ask({ method: 'POST', path, expects: linkSchema });
+    const created = client.ask({ method: 'POST', path, expects: linkSchema });
+    const { data: link } = await created.catch((error: unknown) => {
+      if (!(error instanceof OperatorError)) throw error;
+      const next = `"merchant-gateway members link ${printable(member.id)} --merchant ${options.merchant}"`;
+      throw new OperatorError(`${error.message}\nThe member was added without a link. For a link, run ${next}.`, {
+        cause: error,
+      });
+    });
     show({ member, link }, [...memberTable([member]), '', ...linkLines(link)]);
   });
 
@@ -93,15 +102,7 @@ function memberTable(members: readonly Member[]): string[] {
   return tableLines(['ID', 'NAME', 'STATUS', 'ROLE', 'SIGNS IN', 'CREATED'], rows);
 }
 
-function linkLines({
-  url,
-  name,
-  expiresAt,
-}: {
-  readonly url: string;
-  readonly name: string;
-  readonly expiresAt: string;
-}) {
+function linkLines({ url, name, expiresAt }: ConsoleLink): string[] {
   return [
     url,
     '',

@@ -1,12 +1,14 @@
-import { writeFile } from 'node:fs/promises';
+import { unlink, writeFile } from 'node:fs/promises';
 import { Command } from 'commander';
 import { OperatorError } from '../../../config/operator-error.js';
 import { type AdministratorToken, createdTokenSchema, tokenSchema } from '../../../registry/administrators/schema.js';
-import Type from '../../../typebox/typebox.js';
+import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
+import { completely } from '../../interruption.js';
 import { administer } from '../admin-call.js';
 import { collect, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn } from '../arguments.js';
 import type { Environment } from '../peer.js';
+import { printable } from '../printable.js';
 import { tableLines } from '../table.js';
 import { administratorIdIn } from './administrators.js';
 
@@ -47,16 +49,21 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
     const body = { name, administratorId, roles, sources, expiresInSeconds };
     // Create the file before the request. Otherwise, if the file could not be created, the only copy of a valid token
     // would be lost.
-    if (output !== undefined) await createPrivate(output, '');
-    const { data } = await client.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
-    const { token, ...shown } = data;
-    if (output === undefined) {
-      const last = 'Store this token now: it is not shown again. Commands read it with --token-file.';
-      show(data, [...tokenTable([shown]), '', `  ${token}`, '', last]);
-      return;
-    }
-    await writeFile(output, `${token}\n`);
-    show(shown, [...tokenTable([shown]), '', `The token is in ${output}.`]);
+    // For the same reason, Ctrl-C ends the command only afterwards.
+    await completely(async () => {
+      if (output !== undefined) await createPrivate(output);
+      const { data } = await orDelete(output, () =>
+        client.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema }),
+      );
+      const { token, ...shown } = data;
+      if (output === undefined) {
+        const last = 'Store this token now: it is not shown again. Commands read it with --token-file.';
+        show(data, [...tokenTable([shown]), '', `  ${token}`, '', last]);
+        return;
+      }
+      await writeToken(output, data);
+      show(shown, [...tokenTable([shown]), '', `The token is in ${output}.`]);
+    });
   });
 
   const list = tokens.command('list').description('list tokens, newest first');
@@ -86,13 +93,40 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
   return tokens;
 }
 
-async function createPrivate(file: string, text: string): Promise<void> {
+async function createPrivate(file: string): Promise<void> {
   try {
-    await writeFile(file, text, { mode: 0o600, flag: 'wx' });
+    await writeFile(file, '', { mode: 0o600, flag: 'wx' });
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+    const code = codeOf(error);
     const next = code === 'EEXIST' ? 'it exists already; give another name' : code;
     throw new OperatorError(`Cannot create ${file}: ${next}.`, { cause: error });
+  }
+}
+
+/** Writes a created token to its file. If that fails, the user can revoke the token with the id in the error. */
+async function writeToken(file: string, { id, token }: Static<typeof createdTokenSchema>): Promise<void> {
+  try {
+    await orDelete(file, () => writeFile(file, `${token}\n`, { flush: true }));
+  } catch (error) {
+    const next = `Revoke it with "merchant-gateway tokens revoke ${printable(id)}".`;
+    throw new OperatorError(
+      `The token ${printable(id)} was created but cannot be written to ${file}: ${codeOf(error)}. ${next}`,
+      { cause: error },
+    );
+  }
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+}
+
+/** Deletes the new file if `act` fails, so that the user can repeat the command with the same file. */
+async function orDelete<Result>(file: string | undefined, act: () => Promise<Result>): Promise<Result> {
+  try {
+    return await act();
+  } catch (error) {
+    if (file !== undefined) await unlink(file).catch(() => undefined);
+    throw error;
   }
 }
 

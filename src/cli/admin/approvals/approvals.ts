@@ -50,11 +50,14 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
     .description(
       'approve a request of another administrator; the registry then makes the change, unless the record has changed since the request',
     );
-  administer(approve, edge, async ({ client, args, showChange }) => {
+  administer(approve, edge, async ({ client, args, show, showChange }) => {
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];
     const expects = Type.Object({ ...approvalSchema.properties, propagation: propagationSchema });
     const { data } = await client.ask({ method: 'POST', path, expects });
-    showChange(data, approvalLines(data));
+    // Gateways need to know only changes of merchants. For another change, a registry of a former release reports the
+    // propagation of an earlier change.
+    if (data.change.startsWith('merchant.')) showChange(data, approvalLines(data));
+    else show(data, approvalLines(data));
   });
 
   const reject = approvals.command('reject <id>').description('reject a request, or withdraw your own');

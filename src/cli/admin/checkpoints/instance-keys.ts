@@ -50,7 +50,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const confirm = keys
     .command('confirm <public-key>')
     .description(
-      'confirm that a key belongs to the gateway for which "merchant-gateway instance-keys list" lists the key; first compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
+      'confirm that a key of "merchant-gateway instance-keys list" belongs to the gateway in the column NAME; first compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
     );
   administer(confirm, edge, async ({ client, args, show }) => {
     const data = await change(client, 'confirm', { publicKey: args[0] });

@@ -2,7 +2,7 @@ import type { Action, RegistryEvent } from '../../../registry/events/schema.js';
 import { ecsVersion } from '../../../telemetry/chain.js';
 import { printable } from '../printable.js';
 
-/** An event of an export. A newer registry can have actions that this version does not know. */
+/** An event of an export. `action` is any text, because a newer registry can have actions unknown to this version. */
 export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
   readonly action: string;
   /** The event's hash in the hash chain of all events; null if the event is not in the chain. */

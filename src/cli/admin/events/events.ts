@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { counted } from '../../../audit/finding.js';
 import { eventSchema } from '../../../registry/events/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
@@ -50,7 +51,7 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
 
 /**
  * Returns the name of the person or program that caused an event. Marks a name that no authentication confirms: a name
- * that the client only claimed, or one in an event of an earlier release.
+ * that the client only claimed, or a name in an event of an earlier release.
  */
 function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
   if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;
@@ -58,7 +59,7 @@ function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
 }
 
 function changedText(action: string, after: Readonly<Record<string, unknown>>): string {
-  if (action === 'keys.imported') return `${String(after.keys)} keys`;
+  if (action === 'keys.imported') return counted(Number(after.keys), 'key');
   if (action === 'attempt.refused') return `${String(after.method)} ${String(after.route)} (${String(after.needs)})`;
   if (action === 'sign-in.failed') return String(after.cause);
   if (action === 'events.exported') return exportedText(after);

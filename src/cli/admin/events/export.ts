@@ -1,9 +1,11 @@
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { counted } from '../../../audit/finding.js';
 import { OperatorError } from '../../../config/operator-error.js';
 import { begunExportSchema, eventExportPageSchema, eventSchema } from '../../../registry/events/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
+import { interruptible } from '../../interruption.js';
 import { type AdminEdge, administer } from '../admin-call.js';
 import type { AdminClient } from '../admin-client.js';
 import { ecsLine } from './ecs-line.js';
@@ -11,7 +13,7 @@ import { type FilterOptions, filterOptions, filterQuery, sequenceIn } from './fi
 
 type ExportOptions = FilterOptions & { readonly after?: number; readonly output?: string };
 
-/** Schema of a page with any action, because a newer registry can have actions that this version does not know. */
+/** Schema of a page of events. Allows any action, because a newer registry can have actions unknown to this version. */
 const anyPage = Type.Object({
   ...eventExportPageSchema.properties,
   events: Type.Array(
@@ -26,38 +28,48 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
     .description('print events as JSON lines with ECS field names for a SIEM, oldest first')
     .option('--output <file>', 'write to this new file (mode 0600) instead of standard output')
     .option('--after <sequence>', 'continue after the last sequence number of an earlier export', sequenceIn);
-  administer<ExportOptions>(filterOptions(command), edge, async ({ client, options }) => {
-    const { io } = edge;
-    const query = filterQuery(options);
-    const target = options.output === undefined ? standardOutput(io) : await NewFile.create(options.output);
-    let place = options.after ?? 0;
-    let isBegun = false;
-    try {
-      const begun = await beginExport(client, query, place);
-      isBegun = true;
-      let exported = 0;
-      for await (const { events: page, last } of pagesOf(client, begun)) {
-        if (page.length > 0) await target.write(`${page.map(ecsLine).join('\n')}\n`);
-        exported += page.length;
-        place = last;
-        if (io.isTerminal === true) io.err(`\r${exported} events exported`);
-      }
-      const end = place;
-      // `close` syncs the file to disk. If it throws, some lines may be lost, so the user must repeat this export from
-      // its start.
-      place = options.after ?? 0;
-      await target.close();
-      const count = exported === 1 ? '1 event' : `${exported} events`;
-      const start = io.isTerminal === true ? '\r' : '';
-      io.err(`${start}${count} exported up to sequence ${end}. Continue later with --after ${end}.\n`);
-    } catch (error) {
-      await target.abandon(isBegun);
-      if (!isBegun || !(error instanceof OperatorError)) throw error;
-      if (io.isTerminal === true) io.err('\n');
-      const next = `The export is incomplete: continue after sequence ${place} with --after ${place}.`;
-      throw new OperatorError(`${error.message}\n${next}`, { cause: error });
+  administer<ExportOptions>(filterOptions(command), edge, ({ client, options }) =>
+    interruptible((signal) => exportEvents(client, options, edge.io, signal)),
+  );
+}
+
+/** @param signal when aborted, stops the export before the next page is written */
+async function exportEvents(
+  client: AdminClient,
+  options: ExportOptions,
+  io: CommandIo,
+  signal: AbortSignal,
+): Promise<void> {
+  const query = filterQuery(options);
+  const target = options.output === undefined ? standardOutput(io) : await NewFile.create(options.output);
+  let place = options.after ?? 0;
+  let isBegun = false;
+  try {
+    const begun = await beginExport(client, query, place);
+    isBegun = true;
+    let exported = 0;
+    for await (const { events: page, last } of pagesOf(client, begun)) {
+      if (signal.aborted) throw new OperatorError('Interrupted.');
+      if (page.length > 0) await target.write(`${page.map(ecsLine).join('\n')}\n`);
+      exported += page.length;
+      place = last;
+      if (io.isTerminal === true) io.err(`\r${counted(exported, 'event')} exported`);
     }
-  });
+    const end = place;
+    // `close` syncs the file to disk. If it throws, some lines may be lost, so the user must repeat this export from
+    // its start.
+    place = options.after ?? 0;
+    await target.close();
+    const count = counted(exported, 'event');
+    const start = io.isTerminal === true ? '\r' : '';
+    io.err(`${start}${count} exported up to sequence ${end}. Continue later with --after ${end}.\n`);
+  } catch (error) {
+    await target.abandon(isBegun);
+    if (!isBegun || !(error instanceof OperatorError)) throw error;
+    if (io.isTerminal === true) io.err('\n');
+    const next = `The export is incomplete: continue after sequence ${place} with --after ${place}.`;
+    throw new OperatorError(`${error.message}\n${next}`, { cause: error });
+  }
 }
 
 type BegunExport = Static<typeof begunExportSchema>;

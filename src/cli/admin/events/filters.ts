@@ -22,7 +22,7 @@ export interface FilterOptions {
 
 /**
  * Adds the options that filter events. The filters by actor and reason are not called `--actor` and `--reason`, because
- * those options describe the caller's own request.
+ * all administration commands use these names for the actor and reason of the user's own request.
  */
 export function filterOptions(command: Command): Command {
   return command
@@ -55,7 +55,7 @@ export function filterOptions(command: Command): Command {
     .option('--until <time>', 'only events before this time', loggedIdIn);
 }
 
-/** Builds the query of a filter. */
+/** Converts the filter options to query parameters of the admin API. @throws WrongUsage for an invalid id */
 export function filterQuery(options: FilterOptions): Readonly<Record<string, string | undefined>> {
   const { merchant, action, who, administrator, proof, claimed, source, request, givenReason } = options;
   const { seq, revision, since, until } = options;

@@ -1,24 +1,25 @@
-import { writeFile } from 'node:fs/promises';
-import type { Command } from 'commander';
-import { readOperatorFile } from '../../../config/operator-file.js';
+import { randomBytes } from 'node:crypto';
+import { realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { type Command, InvalidArgumentError } from 'commander';
+import { counted } from '../../../audit/finding.js';
+import { fileProblemOf, readOperatorFile } from '../../../config/operator-file.js';
 import { OperatorError } from '../../../config/operator-error.js';
-import {
-  ChainCheck,
-  type ChainFinding,
-  type ChainHead,
-  type ChainNote,
-  readChainHead,
-} from '../../../evidence/event-chain.js';
+import { ChainCheck, type ChainFinding, type ChainHead, headSignatureOf } from '../../../evidence/event-chain.js';
 import { forPurpose, InvalidNote, type NoteKey, parseKey } from '../../../evidence/signed-note.js';
 import { chainPageSchema, chainStateSchema } from '../../../registry/events/schema.js';
 import Type, { Check, type Static } from '../../../typebox/typebox.js';
 import { type AdminEdge, administer } from '../admin-call.js';
 import type { AdminClient } from '../admin-client.js';
+import { parseJson } from '../admin-response.js';
 import { collect } from '../arguments.js';
+
+type ChainState = Static<typeof chainStateSchema>;
+type ChainPage = Static<typeof chainPageSchema>;
 
 interface VerifyOptions {
   readonly checkpoint?: readonly string[];
-  readonly publicKey?: string;
+  readonly publicKey?: readonly string[];
+  readonly added?: number;
   readonly save?: string;
 }
 
@@ -38,9 +39,11 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   removed: 'is missing',
   reordered: 'was moved to another position',
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
+  'added-removed':
+    'is the last of the chain, and fewer events than --added states are outside the chain. Somebody deleted one, or the registry did after its retention period',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last of a range of deleted events, and the registry did not sign the deletion. Either somebody removed the events, or the registry deleted them after their retention period. It signs deletions only if registry.witness is set, and not in earlier releases',
+    'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them after their retention period. It signs deletions only if registry.witness is set, and not in earlier releases',
   'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
@@ -56,110 +59,139 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
       'checkpoint file that --save wrote earlier and that you keep on another machine (repeatable)',
       collect,
     )
-    .option(
+    .option<readonly string[]>(
       '--public-key <file>',
-      `file with the registry's public key, as "merchant-gateway checkpoints head" prints it`,
+      `file with the registry's current and former public keys, one per line, as "merchant-gateway checkpoints head" prints them (repeatable)`,
+      collect,
+    )
+    .option<number>(
+      '--added <number>',
+      'number of events outside the chain that you have examined and accept, e.g. those that a registry of an earlier release wrote; if the command finds more or fewer, it reports a fault (default: 0)',
+      numberIn,
     )
     .option(
       '--save <file>',
-      'write a checkpoint (number and hash of the verified events) to this file; keep the file on another machine',
+      'if the command finds no fault, write a checkpoint (number and hash of the verified events) to this file; keep the file on another machine',
     );
   administer<VerifyOptions>(command, edge, async ({ client, options, show }) => {
-    const { data: state } = await client.ask({ method: 'GET', path: ['events', 'chain'], expects: chainStateSchema });
-    const given = options.publicKey === undefined ? null : await readKey(options.publicKey);
-    const key = given ?? (state.publicKey === null ? null : keyIn(state.publicKey, 'The response of the registry'));
+    const state = await readState(client);
+    const given = options.publicKey && (await Promise.all(options.publicKey.map(readKeys))).flat();
+    const ofRegistry = state.publicKey === null ? [] : [keyIn(state.publicKey, 'The response of the registry')];
+    const keys = given ?? ofRegistry;
     const checkpoints = await Promise.all((options.checkpoint ?? []).map((file) => readCheckpoint(file, given)));
-    const result = await verifyTrail(client, state, { key, checkpoints, progress: progressOn(edge) });
-    const { check, signedTo } = result;
-    if (options.save !== undefined) {
-      const saved = { ...state.head, note: state.note, publicKey: state.publicKey };
-      await writeFile(options.save, `${JSON.stringify(saved)}\n`);
-    }
+    const { added = 0 } = options;
+    const result = await verifyTrail(client, state, { keys, checkpoints, added, progress: progressOn(edge) });
+    const { check, pruned, ...signatures } = result;
     const isComplete = check.faults === 0;
     const data = {
       ...{ complete: isComplete, faults: check.faults, findings: check.findings, head: state.head },
-      ...{ pruned: state.pruned, former: state.former, signedTo },
+      ...{ pruned, former: state.former, added: state.unchained.count, ...signatures },
     };
     const lines = [
       ...check.findings.slice(0, mostLines).map(findingText),
       ...(check.faults > mostLines
-        ? [`… and ${check.faults - mostLines} more faults (--json lists up to 1,000).`]
+        ? [`… and ${counted(check.faults - mostLines, 'more fault')} (--json lists up to 1,000).`]
         : []),
-      ...summaryOf(state, signedTo, given !== null),
+      ...summaryOf({ ...state, pruned }, signatures, given !== undefined),
     ];
     if (isComplete) {
-      show(data, [`Chain complete: ${state.head.position - state.pruned.position} events.`, ...lines]);
+      const verified = Math.max(0, state.head.position - pruned.position);
+      show(data, [`Chain complete: ${counted(verified, 'event')}.`, ...lines]);
+      if (options.save !== undefined) await saveCheckpoint(options.save, state);
       return;
     }
     show(data, lines);
     const [first] = check.findings;
     const where = first?.seq === null ? `position ${first.position}` : `event ${first?.seq ?? ''}`;
-    throw new OperatorError(
-      check.faults === 1
-        ? `The chain has 1 fault, at ${where}.`
-        : `The chain has ${check.faults} faults, the first at ${where}.`,
-    );
+    const faultsText = check.faults === 1 ? `1 fault, at ${where}` : `${check.faults} faults, the first at ${where}`;
+    const unsaved = options.save === undefined ? '' : ' No checkpoint was saved.';
+    throw new OperatorError(`The chain has ${faultsText}.${unsaved}`);
   });
 }
 
 interface VerifyInput {
-  readonly key: NoteKey | null;
+  /** The keys that verify signatures. If there are none, signatures are ignored. */
+  readonly keys: readonly NoteKey[];
   readonly checkpoints: readonly ChainHead[];
+  /** The number of events outside the chain that somebody has examined. */
+  readonly added: number;
   readonly progress: (done: number, all: number) => void;
+}
+
+/** How far the registry's signatures prove the chain. */
+interface TrailSignatures {
+  /** The position of the last event that a given key signed; 0 if there is none. */
+  readonly signedTo: number;
+  /** The number of signatures by keys that were not given. They prove nothing. */
+  readonly unknownSignatures: number;
 }
 
 /**
  * Reads the hash chain of events page by page, up to the event that was the newest when the command started. Verifies
- * the hashes, the registry's signatures (with `key`), and the saved checkpoints.
+ * the hashes, the saved checkpoints and the registry's signatures.
+ * @returns as `pruned`, the last event that retention has deleted before the command or meanwhile
  */
 async function verifyTrail(
   client: AdminClient,
-  { head, pruned, unchained }: Static<typeof chainStateSchema>,
-  { key, checkpoints, progress }: VerifyInput,
-): Promise<{ readonly check: ChainCheck; readonly signedTo: number }> {
+  { head, pruned, unchained }: ChainState,
+  { keys, checkpoints, added, progress }: VerifyInput,
+): Promise<TrailSignatures & { readonly check: ChainCheck; readonly pruned: ChainState['pruned'] }> {
   const check = new ChainCheck({ from: pruned, checkpoints });
-  if (pruned.position > 0 && key !== null) {
-    const signed = pruned.note === null ? null : readNote(pruned.note, key, 'events/pruned');
-    if (!isSame(signed, pruned)) check.reportUnsignedDeletion();
-  }
-  let signedTo = 0;
+  let [signedTo, unknownSignatures] = [0, 0];
+  const checkDeletion = (deleted: ChainState['pruned']): void => {
+    if (deleted.position === 0 || keys.length === 0) return;
+    const signature = headSignatureOf(deleted.note ?? '', deleted, keys, 'events/pruned');
+    // Anyone could sign a deletion with another key. So an unknown key does not excuse missing events.
+    if (signature !== 'signed') check.reportUnsignedDeletion();
+    if (signature === 'unknown-key') unknownSignatures += 1;
+  };
+  checkDeletion(pruned);
   let after: number | null = pruned.position;
   while (after !== null && after < head.position) {
-    const page: Static<typeof chainPageSchema> = await readPage(client, after);
+    const page: ChainPage = await readPage(client, after);
+    if (hasGap(page, after)) {
+      // The registry may have deleted the missing events after their retention period, since the last page.
+      const present = (await readState(client)).pruned;
+      if (present.position > after) {
+        check.continueAfter(present);
+        checkDeletion(present);
+        pruned = present;
+        after = present.position;
+        continue;
+      }
+    }
     const signed = new Map(page.checkpoints.map(({ position, note }) => [position, note]));
     for (const event of page.events) {
       if (event.position > head.position) break;
       check.add(event);
       const note = signed.get(event.position);
-      if (note === undefined || key === null) continue;
-      if (!isSame(readNote(note, key), event)) check.reportForgedSignature(event.position);
-      signedTo = event.position;
+      if (note === undefined || keys.length === 0) continue;
+      const signature = headSignatureOf(note, event, keys);
+      if (signature === 'signed') signedTo = event.position;
+      else if (signature === 'unknown-key') unknownSignatures += 1;
+      else check.reportForgedSignature(event.position);
     }
     after = page.next;
     progress(check.head.position - pruned.position, head.position - pruned.position);
   }
   check.end(head);
-  if (unchained.firstSeq !== null) check.addUnchained(unchained.firstSeq, unchained.count);
-  return { check, signedTo };
+  check.addUnchained(unchained.firstSeq, unchained.count, added);
+  return { check, pruned, signedTo, unknownSignatures };
 }
 
-async function readPage(client: AdminClient, after: number): Promise<Static<typeof chainPageSchema>> {
+/** Whether an event is missing between the position `after` and the end of the page. */
+function hasGap({ events }: ChainPage, after: number): boolean {
+  return events.length === 0 || events.some(({ position }, index) => position !== after + 1 + index);
+}
+
+async function readState(client: AdminClient): Promise<ChainState> {
+  return (await client.ask({ method: 'GET', path: ['events', 'chain'], expects: chainStateSchema })).data;
+}
+
+async function readPage(client: AdminClient, after: number): Promise<ChainPage> {
   const query = { after: String(after) };
   const path = ['events', 'chain', 'rows'];
   return (await client.ask({ method: 'GET', path, query, expects: chainPageSchema })).data;
-}
-
-function isSame(signed: ChainHead | null, { position, hash }: ChainHead): boolean {
-  return signed?.position === position && signed.hash === hash;
-}
-
-function readNote(note: string, key: NoteKey, about?: ChainNote): ChainHead | null {
-  try {
-    return readChainHead(note, key, about);
-  } catch (error) {
-    if (error instanceof InvalidNote) return null;
-    throw error;
-  }
 }
 
 function findingText({ fault, position, seq }: ChainFinding): string {
@@ -167,26 +199,43 @@ function findingText({ fault, position, seq }: ChainFinding): string {
 }
 
 function summaryOf(
-  { head, pruned, former, publicKey }: Static<typeof chainStateSchema>,
-  signedTo: number,
+  { head, pruned, former, unchained, publicKey }: ChainState,
+  { signedTo, unknownSignatures }: TrailSignatures,
   isKeyGiven: boolean,
 ): string[] {
   const unsigned = head.position - signedTo;
+  const byWhom = unknownSignatures === 0 ? 'yet' : 'by a known key';
+  const unverified = `Not in the chain and therefore not verified, because they are from before the chain existed: ${counted(former, 'event')}.`;
   return [
-    ...(pruned.position === 0 ? [] : [`${pruned.position} earlier events were deleted after their retention period.`]),
-    ...(former === 0 ? [] : [`${former} events of earlier releases are not in the chain.`]),
+    ...(pruned.position === 0 ? [] : [`Deleted after their retention period: ${counted(pruned.position, 'event')}.`]),
+    ...(unchained.count === 0
+      ? []
+      : [
+          `Events outside the chain: ${unchained.count}. If you have examined all of them, use --added ${unchained.count}.`,
+        ]),
+    ...(former === 0 ? [] : [unverified]),
     publicKey === null
       ? 'The chain is not signed. Set registry.witness, or use --checkpoint to compare the chain with a checkpoint that --save wrote earlier.'
-      : `Events are signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
+      : `Events are signed up to position ${signedTo}${unsigned === 0 ? '' : `; ${counted(unsigned, 'later event')} not signed ${byWhom}`}` +
         (isKeyGiven
           ? '.'
           : '. The public key came from the registry itself. To verify the signatures without trust in the registry, use --public-key with a copy of the key that you stored earlier.'),
+    ...(unknownSignatures === 0
+      ? []
+      : [
+          `Signatures by an unknown key, which prove nothing: ${unknownSignatures}. If the registry's key was replaced, give its former key and its current key with --public-key.`,
+        ]),
   ];
+}
+
+function numberIn(value: string): number {
+  if (/^(?:0|[1-9][0-9]{0,8})$/.test(value)) return Number(value);
+  throw new InvalidArgumentError('Expected the number of events outside the chain, as this command prints it.');
 }
 
 function progressOn({ io: { err, isTerminal } }: AdminEdge): VerifyInput['progress'] {
   return (done, all) => {
-    if (isTerminal === true) err(`\r${done} of ${all} events verified${done === all ? '\n' : ''}`);
+    if (isTerminal === true) err(`\r${done} of ${counted(all, 'event')} verified${done === all ? '\n' : ''}`);
   };
 }
 
@@ -194,9 +243,10 @@ async function readText(file: string, what: string): Promise<string> {
   return (await readOperatorFile(file, what, maxFileBytes, () => false)).toString('utf8').trim();
 }
 
-async function readKey(file: string): Promise<NoteKey> {
-  const text = await readText(file, 'The file of the public key');
-  return keyIn(text.split(/\s/)[0] ?? '', `The file ${file}`);
+async function readKeys(file: string): Promise<NoteKey[]> {
+  const text = await readText(file, 'The file of public keys');
+  const keys = [...text.matchAll(/^[ \t]*([^\s#]\S*)/gm)].map(([, key = '']) => key);
+  return (keys.length === 0 ? [''] : keys).map((key) => keyIn(key, `The file ${file}`));
 }
 
 function keyIn(text: string, what: string): NoteKey {
@@ -204,25 +254,45 @@ function keyIn(text: string, what: string): NoteKey {
     return forPurpose(parseKey(text), 'note');
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`${what} has no public key: ${error.message}.`, { cause: error });
+    throw new OperatorError(`${what} has ${text === '' ? 'no' : 'an invalid'} public key: ${error.message}.`, {
+      cause: error,
+    });
   }
 }
 
-async function readCheckpoint(file: string, key: NoteKey | null): Promise<ChainHead> {
-  const text = await readText(file, 'The checkpoint');
-  let saved: unknown;
-  try {
-    saved = JSON.parse(text);
-  } catch {
-    saved = null;
-  }
+async function readCheckpoint(file: string, keys: readonly NoteKey[] | undefined): Promise<ChainHead> {
+  const saved = parseJson(await readText(file, 'The checkpoint'));
   if (!Check(savedSchema, saved))
     throw new OperatorError(`The file ${file} is not a checkpoint that "merchant-gateway events verify --save" wrote.`);
   const { position, hash, note } = saved;
-  if (key !== null) {
-    const signed = note === null ? null : readNote(note, key);
-    if (!isSame(signed, { position, hash }))
-      throw new OperatorError(`The checkpoint ${file} was not signed by the given key.`);
-  }
+  if (keys !== undefined && note === null)
+    throw new OperatorError(
+      `The checkpoint ${file} has no signature, because registry.witness was not set when it was saved. To compare the chain with it all the same, omit --public-key.`,
+    );
+  if (keys !== undefined && headSignatureOf(note ?? '', { position, hash }, keys) !== 'signed')
+    throw new OperatorError(
+      `No key of --public-key signed the checkpoint ${file}. If the registry's key was replaced, add its former key with another --public-key. Otherwise do not trust the file.`,
+    );
   return { position, hash };
+}
+
+/**
+ * Writes a checkpoint file, completely or not at all. A failure must not destroy the previous checkpoint.
+ * @throws OperatorError
+ */
+async function saveCheckpoint(file: string, state: ChainState): Promise<void> {
+  const { head, note, publicKey } = state;
+  const existing = await stat(file).catch(() => null);
+  if (existing?.isFile() === false) throw new OperatorError(`${file} is not a regular file. No checkpoint was saved.`);
+  const target = existing === null ? file : await realpath(file);
+  const draft = `${target}.${randomBytes(6).toString('hex')}.tmp`;
+  try {
+    await writeFile(draft, `${JSON.stringify({ ...head, note, publicKey })}\n`, { flag: 'wx', flush: true });
+    await rename(draft, target);
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined);
+    const isNowhere = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    const reason = isNowhere ? 'the directory does not exist' : fileProblemOf(error);
+    throw new OperatorError(`The checkpoint ${file} cannot be written: ${reason}.`, { cause: error });
+  }
 }

@@ -1,4 +1,4 @@
-/** An entry to import, with its line number and its size as JSON. */
+/** An entry to import, with its line number and the size of its JSON in bytes. */
 export interface SizedEntry {
   readonly line: number;
   readonly value: object;
@@ -26,7 +26,7 @@ export class Batcher<Item extends SizedEntry> {
     this.#bytes += item.bytes + 1;
   }
 
-  /** Sends the entries of the last batch, even if it is not full. */
+  /** Sends the current batch, even if it is not full. */
   async flush(): Promise<void> {
     const batch = this.#batch;
     [this.#batch, this.#bytes] = [[], 0];

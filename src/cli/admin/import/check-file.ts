@@ -7,7 +7,7 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** Maximum number of lines in a file. It bounds the memory, because every id is stored with its first line number. */
+/** Maximum number of lines in a file. This limits memory use: `FirstLines` stores a line number for each id. */
 const mostLines = 2_000_000;
 const mostProblems = 100;
 
@@ -31,8 +31,8 @@ export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
   /**
-   * Called for each line. Gets the line's text if the line is valid as far as it can be checked without the registry,
-   * otherwise undefined.
+   * Called for each line. Gets the line as JSON if the line passes all checks that need no registry. Gets undefined for
+   * a blank or invalid line.
    */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
@@ -72,8 +72,8 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   return { lines, ...found.result() };
 
   /**
-   * Reads a line and checks it on its own and against earlier lines. The registry checks it later. Returns null for a
-   * blank line, and for an invalid line, whose problem it records.
+   * Reads a line and checks it on its own and against earlier lines. The registry checks the line later. Returns null
+   * for a blank line. For an invalid line, records the problems and returns null.
    */
   function readGood(bytes: Buffer | null, line: number): (ReadLine & { readonly text: string }) | null {
     if (bytes !== null && isBlank(bytes)) return null;
@@ -102,7 +102,7 @@ class Found {
   problem(line: number, ...messages: readonly string[]): void {
     this.#bad += 1;
     this.#problems.push(...messages.map((message) => ({ line, message })));
-    // Sort by line, because the registry reports its problems only after a whole batch of lines.
+    // Sort by line, because the problems that the registry finds are added only after a whole batch of lines.
     this.#problems.sort((a, b) => a.line - b.line).splice(mostProblems);
   }
 

@@ -24,7 +24,7 @@ export interface ImportOptions {
 /**
  * Imports checked lines in batches. Each batch is imported completely or not at all. Existing records stay unchanged,
  * so the user can repeat an interrupted import from its start.
- * @throws OperatorError that names the last imported line and how to continue
+ * @throws OperatorError that names the last imported line, and says how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {
   const totals = { created: noCounts(), present: noCounts() };
@@ -37,6 +37,7 @@ export async function importLines({ client, stream, onProgress, signal }: Import
       const { data } = await client.ask(request);
       addCounts(totals, data);
       last = batch.at(-1)?.line ?? last;
+      // The response covers all earlier changes too, also when it created nothing.
       projected = data.projected;
       onProgress(last);
     } catch (error) {

@@ -1,9 +1,10 @@
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { counted } from '../../../audit/finding.js';
 import { OperatorError } from '../../../config/operator-error.js';
 import { fileProblemOf } from '../../../config/operator-file.js';
 import type { CommandIo } from '../../command-io.js';
+import { interruptible } from '../../interruption.js';
 import { type AdminEdge, administer } from '../admin-call.js';
 import type { AdminClient } from '../admin-client.js';
 import { WrongUsage } from '../peer.js';
@@ -49,7 +50,7 @@ export function keysImportCommand(keys: Command, edge: AdminEdge): void {
 }
 
 const notProjected =
-  "The keys are stored in the database, but not yet in the gateways' key store. Gateways reject these keys until the registry has written them there. The registry keeps trying.";
+  "The keys are stored in the database, but not yet in the gateways' key store. Gateways reject these keys until the registry has written them there. The registry keeps trying. If the database has failed over or was restored meanwhile, it may have lost keys: repeat the import, which does not change keys that are already present.";
 
 async function checkAll(
   client: AdminClient,
@@ -63,48 +64,48 @@ async function checkAll(
     stream,
     keep: (line) => spool.add(line),
     onProgress: (lines, bytes) => {
-      progress.show('Checking ', bytes, size, `${lines} lines`);
+      progress.show('Checking ', bytes, size, counted(lines, 'line'));
     },
   });
   progress.clear();
   return checked;
 }
 
-async function importAll(client: AdminClient, spool: Spool, lines: number, progress: Progress) {
-  const interruption = untilInterrupted();
-  try {
-    return await importLines({
-      client,
-      stream: await spool.read(),
-      onProgress: (line) => {
-        progress.show('Importing', line, lines, `${line} of ${lines} lines`);
-      },
-      signal: interruption.signal,
-    });
-  } finally {
-    progress.clear();
-    interruption.forget();
-  }
+/** Imports the checked lines. If a signal interrupts the import, the error names the last imported line. */
+function importAll(client: AdminClient, spool: Spool, lines: number, progress: Progress) {
+  return interruptible(async (signal) => {
+    try {
+      return await importLines({
+        client,
+        stream: await spool.read(),
+        onProgress: (line) => {
+          progress.show('Importing', line, lines, `${line} of ${counted(lines, 'line')}`);
+        },
+        signal,
+      });
+    } finally {
+      progress.clear();
+    }
+  });
 }
 
 async function openInput(file: string): Promise<{ stream: AsyncIterable<Buffer>; size: number | null }> {
   if (file === '-') return { stream: process.stdin, size: null };
-  try {
-    const found = await stat(file);
-    if (found.isDirectory()) throw new WrongUsage(`${file} is a directory`);
-    return { stream: createReadStream(file), size: found.isFile() ? found.size : null };
-  } catch (error) {
-    if (error instanceof WrongUsage) throw error;
+  const handle = await open(file).catch((error: unknown) => {
     throw new OperatorError(`The file ${file} cannot be read: ${fileProblemOf(error)}.`, { cause: error });
-  }
+  });
+  const found = await handle.stat();
+  if (!found.isDirectory()) return { stream: handle.createReadStream(), size: found.isFile() ? found.size : null };
+  await handle.close();
+  throw new WrongUsage(`${file} is a directory`);
 }
 
 function badLines({ lines, bad, problems }: CheckedFile): OperatorError {
   const messages = problems.map(({ line, message }) => `line ${line}: ${message}`);
   const shown = new Set(problems.map(({ line }) => line)).size;
-  const more = bad > shown ? [`… and ${bad - shown} more invalid lines`] : [];
+  const more = bad > shown ? [`… and ${counted(bad - shown, 'more invalid line')}`] : [];
   const end =
-    `Nothing was imported: ${bad} of ${lines} lines ${bad === 1 ? 'is' : 'are'} invalid. ` +
+    `Nothing was imported: ${bad} of ${counted(lines, 'line')} ${bad === 1 ? 'is' : 'are'} invalid. ` +
     'Correct them and run the same command again.';
   return new OperatorError([...messages, ...more, end].join('\n'));
 }
@@ -123,7 +124,7 @@ class Progress {
   }
 
   /**
-   * Redraws the bar.
+   * Redraws the bar, at most ten times a second.
    * @param total null if unknown, as for standard input
    */
   show(what: string, done: number, total: number | null, detail: string): void {
@@ -145,27 +146,4 @@ class Progress {
 
 function percent(share: number): string {
   return `${String(Math.floor(share * 100)).padStart(3)} %`;
-}
-
-/** The first SIGINT or SIGTERM aborts `signal`; a second one ends the process at once. */
-interface Interruption {
-  readonly signal: AbortSignal;
-  /** Removes the listeners, so that the next signal ends the process immediately. */
-  readonly forget: () => void;
-}
-
-const signals = ['SIGINT', 'SIGTERM'] as const;
-
-/** Listens for SIGINT and SIGTERM, so that an interrupted import reports the last imported line before it ends. */
-function untilInterrupted(): Interruption {
-  const controller = new AbortController();
-  const forget = (): void => {
-    for (const name of signals) process.removeListener(name, stop);
-  };
-  const stop = (): void => {
-    forget();
-    controller.abort();
-  };
-  for (const name of signals) process.once(name, stop);
-  return { signal: controller.signal, forget };
 }

@@ -1,3 +1,4 @@
+import { counted } from '../../../audit/finding.js';
 import type { Counts } from '../../../registry/imports/schema.js';
 
 /** How many records an import creates or would create, and how many already exist. */
@@ -11,7 +12,7 @@ export function noCounts() {
   return { merchants: 0, keys: 0 };
 }
 
-/** Adds totals to a sum, which is modified. */
+/** Adds totals to the counts in `sum`, in place. */
 export function addCounts(
   sum: { readonly created: { merchants: number; keys: number }; readonly present: { merchants: number; keys: number } },
   { created, present }: Totals,
@@ -26,8 +27,4 @@ export function addCounts(
 export function countsText({ merchants, keys }: Counts): string {
   const parts = [merchants === 0 ? null : counted(merchants, 'merchant'), counted(keys, 'key')];
   return parts.filter((part) => part !== null).join(' and ');
-}
-
-function counted(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
 }

@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { OperatorError } from '../../../config/operator-error.js';
 import Type, { Check, type Static } from '../../../typebox/typebox.js';
+import { parseJson } from '../admin-response.js';
 import type { Environment } from '../peer.js';
 
 /** Schema of the token file that `merchant-gateway login` writes. */
@@ -13,6 +14,8 @@ const storedSession = Type.Object({
   token: Type.String(),
   expiresAt: Type.String(),
   handle: Type.Union([Type.String(), Type.Null()]),
+  /** When this machine received the session. The former release does not store it. */
+  receivedAt: Type.Optional(Type.String()),
 });
 
 /** The content of the token file that `merchant-gateway login` writes. */
@@ -21,7 +24,10 @@ export type StoredSession = Static<typeof storedSession>;
 const mostBytes = 8192;
 const othersAccess = 0o077;
 
-/** Returns the default token file for a registry: below XDG_CONFIG_HOME, with a hash of the address as its name. */
+/**
+ * Returns the default token file for a registry, below XDG_CONFIG_HOME or ~/.config. The file name contains a hash of
+ * the registry's address.
+ */
 export function sessionFileOf(address: URL, env: Environment): string {
   const { XDG_CONFIG_HOME: configured = '' } = env;
   const home = path.isAbsolute(configured) ? configured : path.join(env.HOME ?? os.homedir(), '.config');
@@ -53,7 +59,7 @@ export async function readSession(file: string): Promise<StoredSession | null> {
       );
     }
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(mostBytes), 0, mostBytes, 0);
-    const session = parsed(buffer.subarray(0, bytesRead).toString('utf8'));
+    const session = parseJson(buffer.subarray(0, bytesRead).toString('utf8'));
     if (!Check(storedSession, session)) {
       throw new OperatorError(`${file} is not a token file that "merchant-gateway login" wrote: sign in again.`);
     }
@@ -86,8 +92,9 @@ export async function writeSession(file: string, session: StoredSession): Promis
   try {
     await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
     const existing = await lstat(file).catch(() => null);
-    if (existing !== null && !existing.isFile()) throw new OperatorError(`${file} is not a regular file.`);
-    // `wx` fails if the file or a link exists. So no other process can hold an open descriptor of the new file.
+    if (existing !== null && !existing.isFile())
+      throw new OperatorError(`${file} is not a regular file: give another file with --token-file.`);
+    // The flag `wx` fails if a file or link with this name exists. So no other process has opened the file before.
     const handle = await open(temporary, 'wx', 0o600);
     try {
       await handle.writeFile(`${JSON.stringify(session)}\n`);
@@ -107,12 +114,4 @@ export async function writeSession(file: string, session: StoredSession): Promis
 /** Deletes a token file, if it exists. */
 export async function deleteSession(file: string): Promise<void> {
   await unlink(file).catch(() => undefined);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

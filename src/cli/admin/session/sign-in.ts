@@ -6,10 +6,10 @@ import type { CommandIo } from '../../command-io.js';
 import { targetOf } from '../access.js';
 import { administer, printers } from '../admin-call.js';
 import { AdminClient, type ApiTarget } from '../admin-client.js';
-import { type Environment, registryPeer, WrongUsage } from '../peer.js';
+import { type Environment, registryPeer } from '../peer.js';
 import { printable } from '../printable.js';
-import { askSignIn, sessionData, sessionToken } from './session-token.js';
-import { deleteSession, readSession, sessionFileOf, writeSession } from './session-file.js';
+import { askSignIn, readOwnSession, sessionData, sessionToken, storeSession } from './session-token.js';
+import { deleteSession, sessionFileOf } from './session-file.js';
 
 interface SignInCommandOptions {
   readonly registry?: string;
@@ -51,8 +51,8 @@ export function loginCommand(
       await pause(seconds * 1000);
       const result = await askSignIn(target, 'token', { handle }, sessionData);
       if ('data' in result) {
-        const { token, expiresAt, name, roles, handle: next } = result.data;
-        await writeSession(file, { registry: target.address.href, token, expiresAt, handle: next });
+        const { expiresAt, name, roles } = result.data;
+        await storeSession(file, target, result.data, Date.now);
         const { show } = printers(io, isJson);
         show({ name, roles, expiresAt, tokenFile: file }, [`Signed in as ${name} (${roles.join(', ')}).`]);
         return;
@@ -69,14 +69,12 @@ export function loginCommand(
 export function logoutCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('logout').description('end the sign-in, and delete its token file');
   return withSession(command, env, async ({ target, file, isJson }) => {
-    const session = await readSession(file);
+    const session = await readOwnSession(file, target);
     const { show } = printers(io, isJson);
     if (session === null) {
       show({ wasSignedIn: false }, ['Not signed in.']);
       return;
     }
-    if (session.registry !== target.address.href)
-      throw new OperatorError(`The token file ${file} is for another registry: check --registry and --token-file.`);
     try {
       // Refresh an expired session first, because only a valid session can end the sign-in at the registry.
       const token = await sessionToken(file, target, Date.now);
@@ -131,12 +129,7 @@ function withSession(command: Command, env: Environment, act: (place: SessionPla
     .option('--json', 'print only the data, as JSON')
     .action(async () => {
       const { registry, tokenFile, caFile, config, json } = command.opts<SignInCommandOptions>();
-      try {
-        const target = await targetOf({ address: registry, caFile, config }, env, registryPeer);
-        await act({ target, file: tokenFile ?? sessionFileOf(target.address, env), isJson: json === true });
-      } catch (error) {
-        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
-        throw error;
-      }
+      const target = await targetOf({ address: registry, caFile, config }, env, registryPeer);
+      await act({ target, file: tokenFile ?? sessionFileOf(target.address, env), isJson: json === true });
     });
 }

@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { type AccessEntry, addressOf, findEntry, ignoredLinesWarning } from '../../../audit/access-entry.js';
+import { counted } from '../../../audit/finding.js';
 import { type RawLine, readLogLines } from '../../../audit/log-lines.js';
 import { loadConfig } from '../../../config/load.js';
 import { dayMilliseconds, hourMilliseconds, type KeyUsage } from '../../../usage/batch.js';
@@ -53,7 +54,7 @@ interface TimedEntry {
 
 const progressMilliseconds = 500;
 
-/** Reads all files at the same time, and always replays the earliest of their next requests. */
+/** Reads all files at the same time. Each step compares the next request of every file, and replays the earliest. */
 async function replayFiles(files: readonly string[], replay: Replay, { err, isTerminal }: CommandIo): Promise<void> {
   const cursors = await Promise.all(files.map(async (file) => Cursor.open(file, replay)));
   let open = cursors.filter(({ next }) => next !== null);
@@ -67,13 +68,13 @@ async function replayFiles(files: readonly string[], replay: Replay, { err, isTe
     if (!isMore) open = open.filter((one) => one !== first);
     if (isTerminal !== true || performance.now() - shownAt < progressMilliseconds) continue;
     shownAt = performance.now();
-    err(`\r${replay.requests} requests, until ${new Date(replay.to).toISOString()}`);
+    err(`\r${counted(replay.requests, 'request')}, until ${new Date(replay.to).toISOString()}`);
   }
   replay.end();
   if (isTerminal === true) err('\r\u001b[K');
 }
 
-/** Reads one file. `next` is its next request to replay; null if the file has no request. */
+/** Reads one file. `next` is the next request to replay; null if the file has no further request. */
 class Cursor {
   next: TimedEntry | null = null;
   readonly #chunks: AsyncIterator<readonly RawLine[]>;
@@ -101,7 +102,7 @@ class Cursor {
       const at = Date.parse(found?.entry['@timestamp'] ?? '');
       if (found === null || Number.isNaN(at)) continue;
       if (!found.isSealed) {
-        this.#replay.ignored += 1; // not in the hash chain: anyone who can write to the file can insert it
+        this.#replay.ignored += 1; // not in the hash chain: anyone who can write to the file can insert such a line
         continue;
       }
       this.next = { at, entry: found.entry };
@@ -235,11 +236,10 @@ function report(replay: Replay, { out, err }: CommandIo, isJson: boolean): void 
   else {
     const rows = shown.map(({ at, merchant, key, rule, message }) => [at, merchant ?? '-', key, rule, message]);
     const table = tableLines(['SEEN', 'MERCHANT', 'KEYID', 'RULE', 'WHAT'], rows, { wrap: ['WHAT'] });
-    const count = `${findings.length} finding${findings.length === 1 ? '' : 's'}`;
     const range =
       requests === 0
         ? 'No request found.'
-        : `${count} in ${requests} requests of ${keys} keys, from ${from ?? ''} to ${to ?? ''}.`;
+        : `${counted(findings.length, 'finding')} in ${counted(requests, 'request')} of ${counted(keys, 'key')}, from ${from ?? ''} to ${to ?? ''}.`;
     const more = findings.length === mostFindings ? [`Only the first ${mostFindings} findings are shown.`] : [];
     out(`${[...(rows.length === 0 ? [] : table), range, ...more].join('\n')}\n`);
   }

@@ -39,7 +39,7 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
   const decide = unusual
     .command('answer <id> <answer>')
     .description(
-      'record your decision about a finding: fine (not reported again for this key), look (under investigation), revoked (revokes the key now)',
+      'record your decision about a finding: fine (this pattern of use is no longer reported for this key), look (under investigation), revoked (revokes the key now)',
     );
   administer(decide, edge, async ({ client, args, show, showChange }) => {
     const path = ['unusual', idIn(args[0], 'finding'), 'answer'];
@@ -73,12 +73,14 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
 }
 
 function listCommand(unusual: CommandType, edge: AdminEdge): void {
-  const list = unusual.command('list').description('list findings without a decision, newest first');
+  const list = unusual
+    .command('list')
+    .description('list findings without a decision, or with the decision look, newest first');
   pageOptions(list)
     .option('--merchant <id>', 'findings of this merchant')
     .option('--key-id <keyid>', 'findings of this key')
     .addOption(new Option('--rule <rule>', 'findings of this rule').choices([...unusualRules]))
-    .option('--all', 'also list findings with a decision');
+    .option('--all', 'also list findings with the decision fine or revoked');
   administer<ListOptions>(list, edge, async ({ client, options, show }) => {
     const { merchant, keyId, rule, all } = options;
     const query = {

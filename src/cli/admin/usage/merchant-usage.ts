@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { counted } from '../../../audit/finding.js';
 import { addressRowSchema, forgottenSchema, gatewayRowSchema, verdictSchema } from '../../../registry/usage/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import { type AdminEdge, administer } from '../admin-call.js';
@@ -48,7 +49,7 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
     if (options.confirm !== id) throw new WrongUsage(`the deletion cannot be undone: confirm it with --confirm ${id}`);
     const path = ['merchants', id, 'usage'];
     const { data } = await client.ask({ method: 'DELETE', isRepeatable: true, path, expects: forgottenSchema });
-    show(data, [`Deleted ${data.rows} rows of the usage of the merchant ${id}.`]);
+    show(data, [`Deleted ${counted(data.rows, 'row')} of the usage of the merchant ${id}.`]);
   });
 }
 
@@ -60,10 +61,11 @@ function verdictLines({
   uncertain,
   addresses,
 }: Static<typeof verdictSchema>): string[] {
+  const from = refused.addresses === 1 ? '1 address' : `${refused.addresses} addresses`;
   const summary = recordLines([
     ['time', `${since} to ${until}`],
     ['accepted requests', String(requests)],
-    ['would be refused', `${refused.requests} from ${refused.addresses} addresses`],
+    ['would be refused', `${refused.requests} from ${from}`],
     ['uncertain', `${uncertain} (requests whose address is not stored)`],
   ]);
   if (addresses.length === 0) return summary;

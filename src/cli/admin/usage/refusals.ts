@@ -42,7 +42,11 @@ export function refusalsCommand(
     .option('--address <address>', 'only requests from this address', loggedIdIn)
     .option('--request-id <id>', 'only the request with this id (X-Request-Id)', loggedIdIn)
     .option('--since <span>', 'only refusals of this period up to now, e.g. 30m or 2d', secondsIn)
-    .option('--after <id>', 'only refusals after the one with this id, oldest first', refusalIn)
+    .option(
+      '--after <id>',
+      'only refusals after the refusal with this id, oldest first instead of newest first',
+      refusalIn,
+    )
     .option('--follow', 'also print new refusals as they happen, until Ctrl-C; with --json, each refusal is one line');
   administer<RefusalsOptions>(pageOptions(refusals), { io, env }, async (call) => {
     const { client, options, show } = call;

@@ -25,8 +25,8 @@ interface UsageOptions {
 const dateLength = 10;
 const perPage = 100;
 /**
- * Maximum number of pages that a command reads. Together they have as many rows as the longest CSV file of the
- * registry.
+ * Maximum number of pages that a command reads. These pages have as many rows in total as the longest CSV response of
+ * the registry.
  */
 const mostPages = 100;
 
@@ -49,7 +49,7 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
     const now = Date.now();
     const since = new Date(now - options.since * 1_000).toISOString();
     if ([options.merchant, options.key, options.unknown].filter((one) => one !== undefined).length !== 1)
-      throw new WrongUsage('give one of --merchant, --key and --unknown');
+      throw new WrongUsage('give exactly one of --merchant, --key and --unknown');
     if (options.unknown === true) {
       const rows = await everyPage(client, ['usage', 'unknown'], { since }, addressRowSchema);
       if (options.csv === true) io.out(printedCsv(Object.keys(addressRowSchema.properties), rows));
@@ -120,7 +120,7 @@ function lastUseText(lastUse: Static<typeof lastUseSchema>['lastUse']): string {
   return `${lastUse.at} from ${lastUse.address}${lastUse.country === null ? '' : ` (${lastUse.country})`}`;
 }
 
-/** Formats addresses by day as a table. */
+/** Formats the numbers of requests by day and address as a table. */
 export function addressLines(rows: readonly Static<typeof addressRowSchema>[]): string[] {
   if (rows.length === 0) return ['No requests.'];
   return tableLines(

@@ -30,9 +30,9 @@ interface MovementOptions {
 }
 
 const descriptions = {
-  fund: "move money to a wallet from the operator's float, the account that funds wallets; for each reference, money is moved only once",
+  fund: "move money to a wallet from the operator's float, the account that funds wallets; if you repeat the command with the same --reference, the money is not moved again",
   withdraw:
-    "move money from a wallet back to the operator's float, the account that funds wallets; for each reference, money is moved only once",
+    "move money from a wallet back to the operator's float, the account that funds wallets; if you repeat the command with the same --reference, the money is not moved again",
 };
 
 /** Creates the command `wallets fund` or `wallets withdraw`. */
@@ -49,13 +49,22 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     )
     .option('--merchant <id>', 'move money only if the wallet belongs to this merchant');
   if (kind === 'fund') {
-    command.option(
-      '--approval <id>',
-      'id of the approved request for this movement; also give the reference of the request with --reference',
-    );
+    command
+      .option(
+        '--approval <id>',
+        'id of the approved request for this movement; also give the reference of the request with --reference',
+      )
+      // Under a generated reference, the approval does not apply, and the command would request another approval.
+      .hook('preAction', () => {
+        const { approval, reference } = command.opts<MovementOptions>();
+        if (approval !== undefined && reference === undefined)
+          throw new WrongUsage(
+            '--approval requires --reference, because an approval is for one reference. To see that reference, run "merchant-gateway approvals show ID"',
+          );
+      });
   }
   operate<MovementOptions>(command, edge, async ({ client, args, options, show, openRegistry }) => {
-    const { amount, currency, environment, reason, merchant } = options;
+    const { amount, currency, environment, reason, merchant, approval } = options;
     const id = walletIdIn(args[0]);
     const reference = referenceIn(options.reference) ?? `${kind}-${ulid()}`;
     const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
@@ -68,8 +77,8 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
       ...({ method: 'POST', path: ['wallets', id, kind], expects: movedSchema } as const),
       body: { amount, currency, environment, merchantId, reference, reason },
       ifUnclear:
-        `The money may have been moved nevertheless. Retry with --reference ${reference}: money that was already ` +
-        'moved is not moved again.',
+        `The money may have been moved nevertheless. Retry with --reference ${reference}` +
+        `${approval === undefined ? '' : ` --approval ${approval}`}: money that was already moved is not moved again.`,
     });
     const { data } = await moved.catch(async (error: unknown) => {
       if (!(error instanceof RejectedByApi) || error.code !== 'approval_required') throw error;
@@ -85,8 +94,8 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
 }
 
 /**
- * Requests an approval from the registry before a wallet is funded. Returns an error that names the approval and how to
- * continue.
+ * Requests an approval from the registry before a wallet is funded. Returns an error that names the approval, and says
+ * how to continue.
  */
 async function requestApproval(registry: AdminClient, body: object): Promise<OperatorError> {
   const { data } = await registry.ask({ method: 'POST', path: ['approvals'], body, expects: approvalSchema });
@@ -119,7 +128,7 @@ export function accountsCommand(wallets: Command, edge: AdminEdge): void {
   const command = wallets
     .command('accounts')
     .description(
-      "show the balance of the operator's float (the account that funds wallets), the total paid out and the total of all wallets; the three sum to zero",
+      "show the balance of the operator's float (the account that funds wallets), the total paid out and the total of all wallets; in each environment and currency, the three sum to zero",
     );
   operate(command, edge, async ({ client, show }) => {
     const expects = Type.Array(accountSchema);

@@ -7,8 +7,8 @@ import { type Environment, operatorsPeer, type Peer, registryPeer, WrongUsage } 
 import { RejectedByApi } from '../refused.js';
 
 /**
- * Options for the access to the operators' API (the services' API for wallets): by a shared token, or by a token that
- * the registry signs.
+ * Options for the access to the operators' API, which is the services' API for wallets. The access needs a shared
+ * token, or a token that the registry signs.
  */
 export interface OperatorAccessOptions {
   readonly services?: string;
@@ -28,15 +28,17 @@ const administratorsPeer: Peer = {
   ...operatorsPeer,
   rejectedToken:
     'Check that services.operators.registryKeys has the public key of registry.servicesToken, and that the clocks of ' +
-    'both machines agree.',
+    'the registry and the services agree.',
 };
 
 /**
- * Determines the address of the operators' API and the token for it. Uses the shared token if `--token-file` is given.
- * If it is absent, and no option gives the address or token file of the registry, uses the shared token of the
- * environment or the configuration, if one is set. Otherwise the registry signs a token for the administrator.
+ * Determines the address of the operators' API and the token for this API. Uses the first available token:
+ * 1. the shared token in the file of `--token-file`
+ * 2. the shared token of the environment or the configuration, unless `--registry` or `--registry-token-file` is given
+ * 3. a token that the registry signs for the administrator
  * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
+ * @throws ConfigError for an invalid configuration
  * @throws OperatorError if the registry is unreachable or signs no token
  */
 export async function operatorAccess(

@@ -46,7 +46,7 @@ export function operate<Options extends object>(
     )
     .option(
       '--actor <name>',
-      'your name in the ledger if you use the shared token; it is not verified (default: the system user)',
+      'your name in the ledger if you use the shared token; it is not verified (default: your user name on this machine)',
     )
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
@@ -56,22 +56,17 @@ export function operate<Options extends object>(
     )
     .action(async () => {
       const options = command.opts<Options & OperatorOptions>();
-      try {
-        if (options.token !== undefined)
-          throw new WrongUsage(
-            'do not give a token as an argument, because other users of this machine can see arguments: use --token-file',
-          );
-        const actor = actorNamed(options.actor);
-        const given = options.reason ?? null;
-        const access = await operatorAccess(options, env, given);
-        const client = new AdminClient({ ...access, actor, reason: isMovement ? null : given });
-        const { show } = printers(io, options.json === true);
-        const openRegistry = async () =>
-          new AdminClient({ ...(await registryAccess(options, env)), actor, reason: given });
-        await act({ client, options, args: command.args, show, openRegistry });
-      } catch (error) {
-        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
-        throw error;
-      }
+      if (options.token !== undefined)
+        throw new WrongUsage(
+          'do not give a token as an argument, because other users of this machine can see arguments: use --token-file',
+        );
+      const actor = actorNamed(options.actor);
+      const given = options.reason ?? null;
+      const access = await operatorAccess(options, env, given);
+      const client = new AdminClient({ ...access, actor, reason: isMovement ? null : given });
+      const { show } = printers(io, options.json === true);
+      const openRegistry = async () =>
+        new AdminClient({ ...(await registryAccess(options, env)), actor, reason: given });
+      await act({ client, options, args: command.args, show, openRegistry });
     });
 }

@@ -123,7 +123,7 @@ function walletLines(wallet: OperatorWallet): string[] {
 
 /**
  * Makes sure that the merchant exists in the registry, unless `--no-registry-check` is given. The services cannot check
- * merchant ids: money in a wallet with a mistyped id could not be paid out.
+ * merchant ids, and money in a wallet with a mistyped merchant id could not be paid out.
  * @throws OperatorError if the merchant does not exist, or the registry is unreachable or rejects the request
  */
 async function requireMerchant(id: string, options: CreateOptions, env: Environment): Promise<void> {

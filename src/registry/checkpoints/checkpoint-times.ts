@@ -1,0 +1,53 @@
+import { LRUCache } from 'lru-cache';
+import type { ReadCheckpoint } from '../../evidence/checkpoint.js';
+import type { Selectable } from '../../database/kysely.js';
+import type { RegistryTables } from '../tables.js';
+
+/** How far two clocks may differ without a finding. */
+export const clockToleranceMilliseconds = 60_000;
+
+/** Maximum number of remembered runs. A run beyond it can be reported again. */
+const mostRuns = 10_000;
+/**
+ * A run is forgotten after this time without a checkpoint in the future: this process may have missed the checkpoints
+ * that agreed, and must report the next one in the future.
+ */
+const rememberedMilliseconds = 3_600_000;
+
+/** Finds checkpoints whose time contradicts the clock of this registry or the checkpoint before. */
+export class CheckpointTimes {
+  /**
+   * The runs whose last checkpoint was in the future by the clock of this process, with its time. The database does not show that:
+   * another registry with another clock can have stored the last checkpoint.
+   */
+  readonly #ahead = new LRUCache<string, number>({ max: mostRuns });
+
+  /**
+   * Checks the time of an accepted checkpoint. A checkpoint that is late but in order is no problem: after an outage of
+   * the registry, gateways submit late.
+   * @param known the stored state of the run; undefined for a new run
+   * @returns what is wrong; null if nothing is, or if the gateway's clock was ahead already and was reported
+   */
+  problemOf(
+    origin: string,
+    { at, occasion }: Pick<ReadCheckpoint, 'at' | 'occasion'>,
+    known: Pick<Selectable<RegistryTables['runs']>, 'signed_at' | 'received_at'> | undefined,
+    now: number,
+  ): string | null {
+    const isAhead = at > now + clockToleranceMilliseconds;
+    const wasAhead =
+      now - (this.#ahead.get(origin) ?? -Infinity) < rememberedMilliseconds ||
+      (known !== undefined && known.signed_at > known.received_at + clockToleranceMilliseconds);
+    if (isAhead && occasion !== 'end') this.#ahead.set(origin, now);
+    else this.#ahead.delete(origin);
+    const date = new Date(at).toISOString();
+    if (isAhead && !wasAhead) return `the checkpoint is dated ${date}, which is in the future by the registry's clock`;
+    if (known === undefined || at >= known.signed_at) return null;
+    return `the checkpoint is dated ${date}, earlier than the last checkpoint of its run (log of one process)`;
+  }
+
+  /** Forgets the last checkpoint of a run, because it could not be stored, nor could its finding. */
+  forget(origin: string): void {
+    this.#ahead.delete(origin);
+  }
+}

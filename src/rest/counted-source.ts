@@ -1,0 +1,20 @@
+import { sourceOf } from '../policy/client-address.js';
+import { parseIpAddress } from '../policy/ip-address.js';
+
+/**
+ * Returns the unit in which clients with this address are counted: the IPv4 address, also one that is embedded in an
+ * IPv6 address, or the /64 of the IPv6 address. Returns a text that is no IP address unchanged. One IPv6 subscriber has
+ * all addresses of a /64.
+ */
+export function countedSource(address: string): string {
+  const parsed = parseIpAddress(address);
+  return parsed === null ? address : sourceOf(parsed);
+}
+
+/**
+ * Returns an IP address of a socket, without the prefix `::ffff:` of a mapped IPv4 address and without a zone. Returns
+ * null if the address is unknown.
+ */
+export function plainAddress(address: string | undefined): string | null {
+  return address?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null;
+}

@@ -1,0 +1,49 @@
+import { LineBuffer, UnconfirmedLines } from './line-buffers.js';
+
+/** The queued lines of one open file, in order. */
+export interface Segment {
+  readonly descriptor: number;
+  readonly held: LineBuffer;
+  /** The lines that must be written again if the file is removed; null for a stream. */
+  readonly unconfirmed: UnconfirmedLines | null;
+  /** Whether the file was removed. If so, its lines are written again to the next file. */
+  isGone: boolean;
+  /**
+   * The bytes that are being written, from the beginning of a line; null if no write is in progress. In a file that
+   * ends within a line, they begin with a line end.
+   */
+  pending: Buffer | null;
+  /** How many of the bytes in `pending` are already written. */
+  taken: number;
+  /** How many bytes were written to the file in total. */
+  written: number;
+  syncWanted: boolean;
+  /** Callbacks of `sync`: called when all lines accepted before that `sync` are on disk, or when syncing has failed. */
+  synced: ((isSynced: boolean) => void)[];
+}
+
+const lineEnd = 0x0a;
+
+/**
+ * Creates the empty segment of an open file or of a stream.
+ * @param isFile false for a stream: nothing keeps the lines that were written to it
+ * @param endsWithinLine whether the file ends within a line. If so, a line end is written before all lines.
+ */
+export function segmentFor(descriptor: number, isFile: boolean, endsWithinLine = false): Segment {
+  const pending = endsWithinLine ? Buffer.of(lineEnd) : null;
+  const unconfirmed = isFile ? new UnconfirmedLines(pending?.length) : null;
+  return {
+    ...{ descriptor, held: new LineBuffer(), unconfirmed, isGone: false },
+    ...{ pending, taken: 0, written: 0, syncWanted: false, synced: [] },
+  };
+}
+
+/**
+ * Returns the offset of the first line that a file does not hold completely.
+ * @param taken how many of the bytes the file has accepted
+ */
+export function firstUnwritten(bytes: Buffer, taken: number): number {
+  // The line before a line end is complete without it. A first line end only terminates an older incomplete line.
+  if (bytes[taken] === lineEnd) return taken + 1;
+  return taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, taken - 1) + 1;
+}

@@ -1,0 +1,47 @@
+import type { Segment } from './segment.js';
+
+/**
+ * How long a failed sync counts as a problem at least, so that operators learn of it. Also the time before a further
+ * line is written to find out whether the disk stores lines again.
+ */
+const failingMilliseconds = 1_000;
+
+/** The file that could not be synced to disk, and how many bytes this process had written to it by then. */
+interface Failed {
+  readonly segment: Segment;
+  readonly written: number;
+  readonly at: number;
+}
+
+/**
+ * The last failed sync to disk. The operating system reports lost bytes to one sync only, and the next sync succeeds
+ * without them. So only a sync of later lines shows that the disk stores lines again.
+ */
+export class SyncFailure {
+  /** Why syncing fails, for operators; null while it works. */
+  problem: string | null = null;
+  #failed: Failed | null = null;
+
+  /** Whether a further line should be written and synced now. */
+  get isRetryDue(): boolean {
+    return this.#failed !== null && performance.now() - this.#failed.at >= failingMilliseconds;
+  }
+
+  /**
+   * Records the result of a sync. A success without later lines since the last failure counts as a failure.
+   * @param error null if the sync succeeded
+   * @returns whether the lines that were written since the last sync of the file are on disk
+   */
+  record(segment: Segment, error: NodeJS.ErrnoException | null): boolean {
+    const { written } = segment;
+    const failed = this.#failed;
+    if (error !== null) {
+      this.problem = `syncing fails: ${error.code ?? error.message}`;
+      this.#failed = { segment, written, at: performance.now() };
+      return false;
+    }
+    if (failed?.segment === segment && failed.written === written) return false;
+    if (this.isRetryDue) this.problem = this.#failed = null;
+    return true;
+  }
+}
