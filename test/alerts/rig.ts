@@ -160,7 +160,7 @@ async function securely(url: string): Promise<string> {
 export async function until(
   what: string,
   isSo: () => Promise<boolean> | boolean,
-  seconds = 30,
+  seconds = 60,
   pauseMilliseconds = 50,
 ): Promise<void> {
   const end = Date.now() + seconds * 1000;
