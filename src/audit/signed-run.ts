@@ -170,7 +170,7 @@ export function missingIn(
     const newest = newestOf.get(run) ?? null;
     if (newest !== null && newest.sequence >= size) return [];
     const from = (newest?.sequence ?? 0) + 1;
-    const message = `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, although signed at ${timeOf(by)}`;
+    const message = `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, but the gateway signed this part of the log at ${timeOf(by)}`;
     return [{ ...(newest?.place ?? by.place), kind: newest === null ? 'missing' : 'truncated', message }];
   });
   const nextMissing = required.flatMap(([run, { newest }]): Finding[] => {

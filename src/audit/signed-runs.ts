@@ -113,7 +113,7 @@ export class SignedRuns {
       if (other !== undefined && other.run !== run)
         this.#fork(
           place,
-          `the runs ${other.run} and ${run} (logs of one process each) both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
+          `the runs ${other.run} and ${run} (each the log of one process) both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
         );
       followers.set(previous.run, start);
       // A thief of another gateway's key could forge a start checkpoint. Such a checkpoint must not decide where this
@@ -235,7 +235,7 @@ export class SignedRuns {
     const { count, first } = this.#apart;
     if (first !== null)
       this.notes.push(
-        `the registry received ${counted(count, 'checkpoint')} more than 60 s before or after the time of the signature, because of an outage or a wrong clock; the first was ${first}`,
+        `${counted(count, 'checkpoint')} reached the registry more than 60 s before or after the time of the signature, because of an outage or a wrong clock; the first was ${first}`,
       );
     if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
     return [

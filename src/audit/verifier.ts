@@ -243,7 +243,7 @@ export class Verifier {
     const { newest, id, lost } = chain;
     if (lost > 0)
       this.#notes.push(
-        `the gateway lost ${counted(lost, 'line')} in the chain ${id} or just before: the gateway's memory buffer was full, or the log file was removed`,
+        `the gateway lost ${counted(lost, 'line')} in the chain ${id} or just before it: the gateway's memory buffer was full, or the log file was removed`,
       );
     if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
       this.#notes.push(

@@ -73,7 +73,7 @@ t.test('every obstacle to using Redis is named', { skip: withoutRedis }, async (
     [{ url: `${open.url}/99` }, /redis\.url: Redis at \S+ has no database 99/],
     [
       { url: `${locked.url}/3`, username: 'few', password: 'right' },
-      /^error keyStore\.redis\.url: Redis at \S+: the user may not use database 3: grant it the right \+select/,
+      /^error keyStore\.redis\.url: Redis at \S+: the user is not allowed to use database 3: grant the user the right \+select/,
     ],
     [
       { cluster: [{ host: '127.0.0.1', port: open.port }] },

@@ -89,14 +89,17 @@ t.test('a JSON error in a records file is reported with its position and the rem
       '{"mg:meta": {"a": "never ends}}\n',
       'is not valid JSON at line 1, column 19. A comma, quote or bracket may be missing there, or there may be one too many.',
     ],
-    ['{"__proto__": 1}', 'has a member named __proto__ at line 1, column 2. Remove it: no record has one.'],
+    [
+      '{"__proto__": 1}',
+      'has a member named __proto__ at line 1, column 2. Remove this member: no record has that name.',
+    ],
     [
       `{"mg:meta":\r\n ${'['.repeat(32)}`,
-      'is nested more than 32 levels deep at line 2, column 33. Remove that member: no record has one.',
+      'is nested more than 32 levels deep at line 2, column 33. Remove the deepest levels: no valid record needs them.',
     ],
     [
       '{"mg:meta": {\n"revision": 1.00000000000000000001}}',
-      'has a number at line 2, column 13, which has too many digits to be stored exactly. Write it as an integer.',
+      'has a number with too many digits at line 2, column 13. It cannot be stored exactly: write it as an integer.',
     ],
   ];
   for (const [text, sentence] of rows) {
@@ -135,7 +138,7 @@ t.test('an unusable records file is reported in one sentence that names the file
     [at('cut.json'), /^The records file .*cut\.json ends at line 1, column 27, /],
     ...['list', 'text', 'null', 'number'].map((name): [string, RegExp] => [
       at(`${name}.json`),
-      /^The records file .*\.json must be one JSON object, whose member names are store keys and whose values are records\.$/,
+      /^The records file .*\.json must be one JSON object\. Its member names are record names such as mg:meta, and its values are records\.$/,
     ]),
     [at('shape.json'), /^The records file .*shape\.json has a member with an unknown name\. Expected mg:meta, /],
     [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],

@@ -16,7 +16,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const records = parseRecords(bytes.toString('utf8'), file);
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
     throw new OperatorError(
-      `The records file ${file} must be one JSON object, whose member names are store keys and whose values are records.`,
+      `The records file ${file} must be one JSON object. Its member names are record names such as mg:meta, and its values are records.`,
     );
   }
   // Rejects names without `mg:`, because those members would not be loaded as records. The error quotes no name,
@@ -55,9 +55,9 @@ function sentenceOf({ problem, position }: StrictJsonError, text: string): strin
         ? `ends at ${place}, before the JSON is complete. It may be truncated: write it again.`
         : `is not valid JSON at ${place}. A comma, quote or bracket may be missing there, or there may be one too many.`,
     'repeated-name': `has a duplicate member name at ${place}. Remove one of the two members.`,
-    'forbidden-name': `has a member named __proto__ at ${place}. Remove it: no record has one.`,
-    'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove that member: no record has one.`,
-    'too-precise': `has a number at ${place}, which has too many digits to be stored exactly. Write it as an integer.`,
+    'forbidden-name': `has a member named __proto__ at ${place}. Remove this member: no record has that name.`,
+    'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove the deepest levels: no valid record needs them.`,
+    'too-precise': `has a number with too many digits at ${place}. It cannot be stored exactly: write it as an integer.`,
   };
   return sentences[problem];
 }

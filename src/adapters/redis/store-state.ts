@@ -9,7 +9,7 @@ import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
  * the registry write such a record, so Redis may have been restored from an old snapshot that lacks later changes.
  */
 const noServers =
-  'the meta record of the store lists no Redis servers, although it did before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
+  'the meta record of the store lists no Redis servers, but it listed some before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
 const earlierGeneration =
   'the meta record of the store was written before the store was last rebuilt (earlier generation), so Redis was restored from an old snapshot, or this server is a former master';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
@@ -157,7 +157,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
   if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
   if (others.length === 0) return null;
-  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')}); it does so within seconds: check that a registry runs`;
+  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')}); if this lasts more than a few seconds, check that a registry runs`;
 }
 
 /**
@@ -187,7 +187,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
     check(meta);
   } catch (error) {
     if (!(error instanceof MalformedRecord)) throw error;
-    const how = 'start the registry with the same keys.recordSecretFile, which then seals all records';
+    const how =
+      'start the registry with the same keys.recordSecretFile as the gateways; the registry then seals all records';
     throw new MalformedRecord(`the meta record of the store cannot be trusted: ${error.message}; ${how}`, error);
   }
   try {

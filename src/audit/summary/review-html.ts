@@ -70,8 +70,8 @@ const states = [
   'only the hash chain',
   'partly signed',
   'signed',
-  'registry receipt for a part',
-  'registry receipt for all',
+  'registry receipts for some lines',
+  'registry receipts for all lines',
 ];
 
 function rankOf({ signedAt, signedTo, unsigned, witnessedAt, witnessedTo }: RunProof): number {

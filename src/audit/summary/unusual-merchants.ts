@@ -20,7 +20,7 @@ const mostReasons = 50;
 const shown = 10;
 
 /** Text on the summary page: explains which merchants the page lists as unusual. */
-export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests and if the share of its requests that were refused is at least ${times} times that of all other merchants together.`;
+export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests, and if its share of refused requests is at least ${times} times the share of all other merchants together.`;
 
 /** Counts the denial codes of each merchant. */
 export class RefusalsOfMerchants {

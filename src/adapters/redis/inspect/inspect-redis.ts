@@ -123,7 +123,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
     );
   const version = valueOf('redis_version');
   if (version !== null && Number.parseInt(version, 10) < 6)
-    return fault(place, `${what} is version ${version}, which cannot send invalidation notices: use 6.0 or newer`);
+    return fault(place, `${what} is version ${version}, which cannot send invalidation messages: use 6.0 or newer`);
   try {
     if (database !== 0) await redis.select(database);
   } catch (error) {
@@ -133,7 +133,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
     if (message.startsWith('NOPERM'))
       return fault(
         'keyStore.redis.url',
-        `${what}: the user may not use database ${database}: grant it the right +select, or omit the database`,
+        `${what}: the user is not allowed to use database ${database}: grant the user the right +select, or omit the database`,
       );
   }
   return { faults: [], hasReplicas: Number(valueOf('connected_slaves') ?? 0) > 0 };

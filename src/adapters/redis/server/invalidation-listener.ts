@@ -60,7 +60,7 @@ export class InvalidationListener {
    * @throws Error if tracking is off, or the PING fails
    */
   async catchUp(): Promise<void> {
-    if (!this.connected) throw new Error('Redis sends no invalidation notices on this connection');
+    if (!this.connected) throw new Error('Redis sends no invalidation messages on this connection');
     await this.#redis.ping().catch((error: unknown) => {
       // A server that cannot save also refuses PING. This reply comes after the messages, too.
       if (!(error instanceof Error && error.message.startsWith('MISCONF'))) throw error;

@@ -86,7 +86,7 @@ export class ServerLink implements RecordsLink {
   async catchUp(): Promise<void> {
     if (!this.#same.holds)
       throw new Error(
-        'the two connections to Redis reach different servers: use an address that always leads to one server',
+        'the two connections to Redis reach different servers: use an address that always leads to the same server',
       );
     await this.#listener.catchUp();
   }

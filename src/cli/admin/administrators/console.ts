@@ -11,7 +11,7 @@ import { administratorIdIn } from './administrators.js';
 /** Creates the command `console`, which prints a link that signs an administrator in to the web console once. */
 export function consoleCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('console')
-    .description('print a link that signs you in to the web console, once and within 10 minutes')
+    .description('print a link that signs you in to the web console; it works once and expires after 10 minutes')
     .option(
       '--administrator <name>',
       'name or id of the administrator whom the link signs in (default: you); for others, you need the permission administrators:write',

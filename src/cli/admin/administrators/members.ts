@@ -25,7 +25,8 @@ interface SetOptions extends OfMerchant {
 export function membersCommand(io: CommandIo, env: Environment = process.env): Command {
   const members = new Command('members').description('manage the people of a merchant, who see only this merchant');
   const edge = { io, env };
-  const of = (command: Command): Command => command.requiredOption('--merchant <id>', 'merchant of the members');
+  const of = (command: Command): Command =>
+    command.requiredOption('--merchant <id>', 'merchant to which the members belong');
   const role = (text: string): Option => new Option('--role <role>', text).choices([...memberRoles]);
   const pathOf = ({ merchant }: OfMerchant, ...more: readonly string[]): string[] => [
     ...['merchants', idIn(merchant, 'merchant'), 'members'],
