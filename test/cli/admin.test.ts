@@ -225,7 +225,7 @@ t.test('gateways list prints the gateways of a registry of the previous release'
 
 t.test('after a restore, missing changes are listed, and held-back records can be lifted', async (t) => {
   const { admin, call, createKey, createMerchant, database } = await startRegistry(t);
-  t.equal((await admin('restores', 'list')).stdout, 'No period is known for which the database lacks changes.\n');
+  t.equal((await admin('restores', 'list')).stdout, 'No changes are known to be missing from the database.\n');
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
   const { id } = await createMerchant({ goLive: true });
   const { keyId } = await createKey(id);
@@ -256,7 +256,7 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
   t.match(
     list[1],
-    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: Redis and the gateways have no records that could show it$/,
+    /^the beginning +2026-01-15T12:01:00\.000Z +changes may be lost: Redis and the gateways have no records to compare the database with$/,
   );
   t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis has changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');

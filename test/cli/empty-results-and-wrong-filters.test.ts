@@ -33,7 +33,7 @@ t.test('an empty result succeeds with a message, and with --json prints an empty
   await empty(['merchants', 'list', '--search', 'x', '--status', 'CLOSED'], 'No merchants.');
   await empty(['events', 'list', '--merchant', 'm_nobody', '--action', 'key.revoked'], 'No events.');
   await empty(['gateways', 'list'], 'No gateways.');
-  await empty(['restores', 'list'], 'No period is known for which the database lacks changes.');
+  await empty(['restores', 'list'], 'No changes are known to be missing from the database.');
   await empty(['restores', 'held'], 'No records.');
   const nothing = { status: 0, stdout: '', stderr: 'No merchants or keys to export.\n' };
   t.same(await admin('keys', 'export'), nothing);

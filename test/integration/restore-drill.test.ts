@@ -265,7 +265,7 @@ for (const { kind, title, skip } of drilled) {
     t.match(seen, '"message":"Invalid API Key"', 'the response to a key created after the backup');
     t.match(
       seen,
-      'changes may be lost: Redis and the gateways have no records that could show it',
+      'changes may be lost: Redis and the gateways have no records to compare the database with',
       'output of `restores list`',
     );
     t.match(seen, '\nNo records.\n', 'output of `restores held`');

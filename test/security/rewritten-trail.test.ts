@@ -488,7 +488,7 @@ onEachDatabase('an event with a proof is never one of a former release', async (
   await add(2);
   t.match(await verify(), { status: 1, faults: 1, findings: [{ fault: 'added', seq: forged?.seq }], former: 1 });
   const { out } = await ran('events', 'verify', ...access);
-  t.match(out, 'Not in the chain and therefore not verified, because they are from before the chain existed: 1 event.');
+  t.match(out, 'Recorded before the chain existed, and therefore not verified: 1 event.');
 });
 
 onEachDatabase('concurrent changes make one chain, and a former release beside this one is named', async (t, url) => {

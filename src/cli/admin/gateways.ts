@@ -39,7 +39,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
     const former = data.filter(({ confirms }) => confirms === false);
     const hint =
       'A gateway of an earlier release cannot confirm changes. Each change stays pending until that gateway has ' +
-      'stopped and the time that the column LIFETIME shows for it has passed.';
+      'stopped and its LIFETIME has passed.';
     show(
       data,
       rows.length === 0

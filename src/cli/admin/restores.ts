@@ -22,7 +22,7 @@ const lifted = Type.Object({
 /** Creates the commands `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    "after a restore of the registry's database: show since when changes may be missing, and reactivate keys and merchants that the registry keeps inactive for safety",
+    "after a restore of the registry's database, show for which periods changes may be missing, and reactivate keys and merchants that the registry keeps inactive for safety",
   );
   const edge = { io, env };
 
@@ -33,9 +33,9 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       ...[unknownSince ?? 'the beginning', foundAt],
       certain
         ? 'a gateway or Redis has changes that the database lacks'
-        : 'changes may be lost: Redis and the gateways have no records that could show it',
+        : 'changes may be lost: Redis and the gateways have no records to compare the database with',
     ]);
-    const emptyText = ['No period is known for which the database lacks changes.'];
+    const emptyText = ['No changes are known to be missing from the database.'];
     show(
       data,
       rows.length === 0

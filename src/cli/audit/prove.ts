@@ -50,7 +50,7 @@ export function proveCommand(io: CommandIo): Command {
     .option('--json', 'print JSON: the proof as text, the run (id of the hash chain) and the position of the line')
     .addHelpText(
       'after',
-      '\nThe proof (c2sp.org/tlog-proof) contains this line, and only hashes of the other lines:\n  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n  audit check-proof --public-key keys.txt proof',
+      '\nThe proof (c2sp.org/tlog-proof) contains the proved line, and only hashes of the other lines. Example:\n  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n  audit check-proof --public-key keys.txt proof',
     )
     .action((files: string[], options: ProveOptions) => {
       const problem = usageProblem(options);

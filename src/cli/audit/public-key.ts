@@ -31,7 +31,7 @@ export function publicKeyCommand(io: CommandIo): Command {
     .option('--json', 'print only JSON')
     .addHelpText(
       'after',
-      '\nStore the key where people who can change the log cannot change it. With the key, "audit verify --public-key" needs no secret.',
+      '\nStore the key where people who can change the log have no write access. With the key, "audit verify --public-key" needs no secret.',
     )
     .action(async ({ config, keyFile, name, json }: Options) => {
       const key = keyFile === undefined ? loadConfig({ file: config }).accessLog.checkpoints : { keyFile, name };

@@ -30,7 +30,7 @@ export function publicKeyOption(): Option {
 export function witnessKeyOption(): Option {
   return new Option(
     '--witness-key <file>',
-    'file with the current and former public keys of the registry\'s receipts, one per line, as "merchant-gateway checkpoints head" prints them (repeatable)',
+    'file with the current and former public keys that verify the registry\'s receipts, one per line, as "merchant-gateway checkpoints head" prints them (repeatable)',
   ).argParser(collect);
 }
 

@@ -36,11 +36,8 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
     .description(
       'add a public key that the registry accepts for the signed checkpoints of a gateway; to print the key, run "merchant-gateway audit public-key" on the machine of the gateway',
     )
-    .option(
-      '--from <time>',
-      'time from which signatures of the key are valid, e.g. 2026-01-31T12:00:00Z (default: now)',
-    )
-    .option('--to <time>', 'time until which signatures of the key are valid (default: no end)');
+    .option('--from <time>', 'time from which the key is valid, e.g. 2026-01-31T12:00:00Z (default: now)')
+    .option('--to <time>', 'time until which the key is valid (default: no end)');
   administer<SpanOptions>(pin, edge, async ({ client, options, args, show }) => {
     const body = { publicKey: args[0], from: options.from, to: options.to };
     const { data } = await client.ask({ method: 'POST', path: ['instance-keys'], body, expects: instanceKeySchema });
@@ -50,7 +47,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const confirm = keys
     .command('confirm <public-key>')
     .description(
-      'confirm that a key of "merchant-gateway instance-keys list" belongs to the gateway in the column NAME; first compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
+      'confirm that a key belongs to the gateway that "merchant-gateway instance-keys list" names; first compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
     );
   administer(confirm, edge, async ({ client, args, show }) => {
     const data = await change(client, 'confirm', { publicKey: args[0] });

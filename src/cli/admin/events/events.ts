@@ -55,7 +55,7 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
  */
 function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
   if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;
-  return typeof proof === 'string' ? actor : `${actor} (not proven)`;
+  return typeof proof === 'string' ? actor : `${actor} (name not verified)`;
 }
 
 function changedText(action: string, after: Readonly<Record<string, unknown>>): string {

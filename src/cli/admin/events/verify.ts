@@ -40,10 +40,10 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   reordered: 'was moved to another position',
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
   'added-removed':
-    'is the last of the chain, and fewer events than --added states are outside the chain. Somebody deleted one, or the registry did after its retention period',
+    'is the last event of the chain. Fewer events are outside the chain than --added states: somebody deleted events, or the registry deleted them after their retention period',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them after their retention period. It signs deletions only if registry.witness is set, and not in earlier releases',
+    'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them without a signature after their retention period. The registry signs deletions only if registry.witness is set; earlier releases never sign them',
   'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
@@ -205,7 +205,7 @@ function summaryOf(
 ): string[] {
   const unsigned = head.position - signedTo;
   const byWhom = unknownSignatures === 0 ? 'yet' : 'by a known key';
-  const unverified = `Not in the chain and therefore not verified, because they are from before the chain existed: ${counted(former, 'event')}.`;
+  const unverified = `Recorded before the chain existed, and therefore not verified: ${counted(former, 'event')}.`;
   return [
     ...(pruned.position === 0 ? [] : [`Deleted after their retention period: ${counted(pruned.position, 'event')}.`]),
     ...(unchained.count === 0
@@ -267,7 +267,7 @@ async function readCheckpoint(file: string, keys: readonly NoteKey[] | undefined
   const { position, hash, note } = saved;
   if (keys !== undefined && note === null)
     throw new OperatorError(
-      `The checkpoint ${file} has no signature, because registry.witness was not set when it was saved. To compare the chain with it all the same, omit --public-key.`,
+      `The checkpoint ${file} has no signature, because registry.witness was not set when it was saved. To compare the chain with this unsigned checkpoint, omit --public-key.`,
     );
   if (keys !== undefined && headSignatureOf(note ?? '', { position, hash }, keys) !== 'signed')
     throw new OperatorError(

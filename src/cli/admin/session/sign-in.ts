@@ -122,7 +122,7 @@ function withSession(command: Command, env: Environment, act: (place: SessionPla
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option(
       '--token-file <file>',
-      'file for the token (default: a separate file for each registry below XDG_CONFIG_HOME or ~/.config)',
+      'file for the token (default: one file per registry, below XDG_CONFIG_HOME or ~/.config)',
     )
     .option('--ca-file <file>', 'PEM file with the CA certificate for an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file that has the address of the registry in registry.listen')

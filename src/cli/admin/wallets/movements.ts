@@ -52,7 +52,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     command
       .option(
         '--approval <id>',
-        'id of the approved request for this movement; also give the reference of the request with --reference',
+        'id of the approval for this funding; also give the reference of the approval with --reference',
       )
       // Under a generated reference, the approval does not apply, and the command would request another approval.
       .hook('preAction', () => {
