@@ -113,7 +113,7 @@ async function connect({ for: command = 'gateway' }: CheckOptions, config: Confi
   const [errors, warnings] = [listOfSeverity('error'), listOfSeverity('warning')];
   if (warnings !== '') err(`Warning:\n${warnings}`);
   if (errors !== '') throw new OperatorError(`The ${command} would not work:\n${errors.trimEnd()}`);
-  err(`All files and connections of the ${command} are usable.\n`);
+  err(`The check found no errors in the files and connections of the ${command}.\n`);
 }
 
 function listOf(problems: readonly Problem[]): string {

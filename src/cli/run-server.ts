@@ -125,7 +125,7 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
     if (isStopping) return;
     isStopping = true;
     setTimeout(() => {
-      force('the stop did not finish within limits.drainDelaySeconds and limits.drainTimeoutSeconds');
+      force('the shutdown took longer than limits.drainDelaySeconds plus limits.drainTimeoutSeconds');
     }, timeoutMilliseconds()).unref();
     stop().then(
       () => process.exit(status),

@@ -64,7 +64,7 @@ async function refresh({ config: file, json, acceptSmaller }: Options, io: Comma
       .sources.flatMap(({ source, problem }) => (problem === null ? [] : [[source, problem]]));
     if (problems.length === 0) return;
     throw new OperatorError(
-      problems.map(([source = '', problem = '']) => `${printable(source)} was rejected: ${problem}.`).join('\n'),
+      problems.map(([source = '', problem = '']) => `No new list from ${printable(source)}: ${problem}.`).join('\n'),
     );
   });
 }

@@ -24,7 +24,7 @@ function unverifiedNotes({ identity }: Config): Problem[] {
   const { signingKeyFile, publishedKeyFiles, publicKeysUrl } = identity;
   if (signingKeyFile !== null || publicKeysUrl !== null || publishedKeyFiles.length === 0) return [];
   const message =
-    'has no effect on the services without identity.signingKeyFile or identity.publicKeysUrl: they verify no assertions, and accept requests from all processes on this machine';
+    'has no effect on the services, because neither identity.signingKeyFile nor identity.publicKeysUrl is set. The services verify no assertions, and accept requests from all processes on this machine';
   return [{ path: 'identity.publishedKeyFiles', message }];
 }
 

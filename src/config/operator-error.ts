@@ -9,7 +9,7 @@ export class OperatorError extends Error {
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'the port is in use; stop the process that uses it or choose another port',
   EACCES: 'this user has no permission to use the port; choose a port above 1023',
-  EADDRNOTAVAIL: 'this machine does not have that address; choose one that it has, or 0.0.0.0 for all of them',
+  EADDRNOTAVAIL: 'this machine does not have that address; choose one of its addresses, or 0.0.0.0 for all addresses',
   ENOTFOUND: 'the host name cannot be resolved; correct it, or use an IP address of this machine',
 };
 

@@ -132,7 +132,7 @@ export async function readSecretFile(file: string, what: string): Promise<Buffer
   // Editors do not show a byte order mark or trailing line ends. As part of the secret, these bytes would make it
   // differ from the visible text.
   if (secret.subarray(0, 3).equals(byteOrderMark))
-    throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
+    throw new OperatorError(`${what} ${file} begins with a byte order mark: save it without this mark.`);
   if (secret.at(-1) === 0x0a)
     throw new OperatorError(`${what} ${file} has several line breaks at its end; keep at most one.`);
   if (secret.length < minSecretBytes)
@@ -161,7 +161,7 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
   const lines = (await readSecretFile(file, what)).toString('latin1').split(/\r?\n/);
   if (lines.length > 2)
     throw new OperatorError(
-      `${what} ${file} has ${lines.length} lines. Write one secret per line: one, or two during a rotation.`,
+      `${what} ${file} has ${lines.length} lines. Write one secret; during a rotation, add a second secret in line 2.`,
     );
   if (new Set(lines).size < lines.length)
     throw new OperatorError(`${what} ${file} has the same secret in both lines: remove or replace one of them.`);

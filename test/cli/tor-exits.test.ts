@@ -62,7 +62,7 @@ t.test('refresh fetches every source and stores the list; status and check then 
   body = '<html></html>';
   const failed = await cli('refresh', ...config);
   t.equal(failed.status, 1);
-  t.equal(failed.err, `${url} was rejected: the content is an HTML or XML page, not a list of Tor exits.\n`);
+  t.equal(failed.err, `No new list from ${url}: the content is an HTML or XML page, not a list of Tor exits.\n`);
   t.match(failed.out, /in force +yes\n/, 'the previous list is still in force');
   t.equal((await cli('check', '198.51.100.9', ...config)).out, '198.51.100.9 is a Tor exit.\n');
 });

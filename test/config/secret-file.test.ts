@@ -21,7 +21,7 @@ t.test('a secret is the content of its file without one trailing line end', asyn
   await t.rejects(read('short\n'), /^The pepper .* is shorter than 16 bytes\.$/);
   for (const end of ['\n\n', '\r\n\r\n', '\n\n\n'])
     await t.rejects(read(`${secret}${end}`), /^The pepper .* has several line breaks at its end; keep at most one\.$/);
-  await t.rejects(read(`\ufeff${secret}\n`), /^The pepper .* begins with a byte order mark: save it as plain text/);
+  await t.rejects(read(`\ufeff${secret}\n`), /^The pepper .* begins with a byte order mark: save it without this mark/);
 });
 
 t.test('during a rotation the file has two secrets, one per line', async (t) => {

@@ -31,8 +31,8 @@ interface VerifyOptions extends ProofOptions {
 const mostProofLines = 100;
 const linesBetweenProgress = 250_000;
 
-const tailText = `A log is complete if its last line is an end checkpoint. Without one, this command verifies only the given lines. It cannot
-detect whether the process is still running, whether it was killed, or whether later lines were removed. If the process is still
+const tailText = `A log is complete if its last line is an end checkpoint. Otherwise, this command verifies only the given lines: it
+cannot detect whether later lines were removed, or whether the gateway was killed or is still running. If the gateway is still
 running, use --running. With signed checkpoints (accessLog.checkpoints), the command detects missing lines up to the newest
 checkpoint.
 `;
@@ -49,7 +49,7 @@ export function verifyCommand(io: CommandIo): Command {
     .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option(
       '--since <time>',
-      'do not report a deleted run (log of one process) if all its checkpoints are older than this time',
+      'do not report a run (log of one process) that is missing or lacks its last lines, if its newest checkpoint is older than this time',
       timeIn,
     );
   return proofOptions(command)
@@ -126,7 +126,7 @@ export async function openVerifier(options: ProofOptions, since: number, err: Co
     } catch (error) {
       if (!(error instanceof OperatorError)) throw error;
       signed?.notes.push(
-        `the checkpoints could not be read again after the log, so a finding about lines or checkpoints that were written meanwhile may be wrong: ${error.message}`,
+        `the checkpoints could not be read again after the log. Findings about lines or checkpoints that were written during the verification may be wrong. Reason: ${error.message}`,
       );
     }
     return verifier.end(areAll);
@@ -225,9 +225,9 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
 
 function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof }: RunProof): string {
   const { witnessedTo, witnessedAt } = proof;
-  const lost = missing > 0 ? `, ${counted(missing, 'signed line')} missing` : '';
+  const lost = missing > 0 ? `; missing: ${counted(missing, 'signed line')}` : '';
   if (signedAt === null)
-    return `run ${run} (log of one process): the input has no signed line of this run, but ${counted(unsigned, 'unsigned line')}${lost}`;
+    return `run ${run} (log of one process): the input has ${counted(unsigned, 'unsigned line')} and no signed line of this run${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null

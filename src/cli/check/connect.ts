@@ -199,7 +199,7 @@ function certificates(
       return warnings.map(({ warning, isOver }) => ({
         severity: isOver ? 'error' : 'warning',
         option,
-        message: `${warning}: renew it`,
+        message: `${warning}: replace it`,
       }));
     } catch (error) {
       if (!(error instanceof OperatorError)) throw error;
@@ -286,7 +286,8 @@ function portIsFree(option: string, { host, port }: { readonly host: string; rea
       const server = net.createServer();
       server.once('error', (error: NodeJS.ErrnoException) => {
         const reason = listenProblemOf(error) ?? error.message;
-        const unless = error.code === 'EADDRINUSE' ? ', unless that process is the checked server itself' : '';
+        const unless =
+          error.code === 'EADDRINUSE' ? '. If the process is the server that you check, ignore this warning' : '';
         resolve([{ severity: 'warning', option, message: `cannot listen on ${host}:${port}: ${reason}${unless}` }]);
       });
       server.listen({ host, port, exclusive: true }, () => {

@@ -12,7 +12,7 @@ ${commands.map(commandCase).join('\n')}
   esac
 }
 
-# Sets the completions of an option value or of the argument with that number: words, or the kind of files.
+# Takes "command --option" or "command number-of-argument". Sets the words to complete with, or the kind of files.
 _merchant_gateway_value() {
   case $1 in
 ${commands.flatMap(valueCases).join('\n')}

@@ -42,7 +42,7 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'the gateway runs without a confirmation of the registry; see the reason');
+      log.warn({ reason: notice }, 'the gateway runs without confirmation by the registry; see the reason');
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,

@@ -55,7 +55,7 @@ export async function openInbox(
     log.error({ why }, 'rejected a message that a gateway sent to the registry over Redis');
   });
   const failed = throttled((error) => {
-    log.error({ err: error }, 'processing a message that a gateway sent to the registry over Redis failed; retrying');
+    log.error({ err: error }, 'failed to process a message that a gateway sent to the registry over Redis; retrying');
   });
   return new RedisInbox(address, redis.prefix, seals, { onRefused: refused, onFailure: failed }, stream);
 }

@@ -55,13 +55,13 @@ merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes 
   merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (rejects requests: TLS is required)`}
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
-  admin API      ${welcome.registryUrl}  (tokens of an owner, a support, a treasurer and a member of the merchant in
+  admin API      ${welcome.registryUrl}  (tokens for the roles owner, support and treasurer, and for a member of the merchant, in
                  ${welcome.demoTokenFiles.owner}, ${path.basename(welcome.demoTokenFiles.support)}, ${path.basename(welcome.demoTokenFiles.treasurer)} and ${path.basename(welcome.demoTokenFiles.member)})
   access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})${welcome.checkpoints === null ? '' : `\n  checkpoints    ${welcome.checkpoints}  (signed: audit verify needs no secret)`}
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
   merchant       ${welcome.merchantId}
-  API key        ${key ?? 'was shown when this data directory was created; --reset-key creates a new one.\n                 The commands below read it from the variable API_KEY.'}${key === null ? '' : '\n                 shown only once: it is stored as a hash'}
+  API key        ${key ?? 'was shown when this data directory was created; --reset-key creates a new key.\n                 The commands below read the key from the variable API_KEY.'}${key === null ? '' : '\n                 shown only once: it is stored as a hash'}
 
 ${consoleText(welcome)}List transactions (200):
 
@@ -81,7 +81,7 @@ npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-fi
 npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}
 npx merchant-gateway events list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 
-See how the merchant's keys are used, and what was refused and how to mend it:
+See how the merchant's keys are used, which requests were refused, and what to do about the refusals:
 
 npx merchant-gateway usage --merchant ${welcome.merchantId} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 npx merchant-gateway refusals --merchant ${welcome.merchantId} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
@@ -107,7 +107,7 @@ npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} 
 /** Returns the link to the console, and the command that prints another link; empty without a console. */
 function consoleText({ consoleLink, registryUrl, demoTokenFiles }: Welcome): string {
   if (consoleLink === null) return '';
-  return `Manage keys in a browser. This link works once, within 10 minutes; the command prints another one:
+  return `Manage keys in a browser. This link works once, within 10 minutes. The command after it prints a new link:
 
   ${consoleLink}
 

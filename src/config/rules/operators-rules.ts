@@ -55,7 +55,8 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
 function administratorsNeedTrail({ services: { operators } }: Config): RuleProblem[] {
   if (operators.registryKeys.length === 0 || operators.trail !== null) return [];
   const path = 'services.operators.trail';
-  const message = 'expected url and tokenFile of the registry, because services.operators.registryKeys is set';
+  const message =
+    'is required with services.operators.registryKeys; expected the url of the registry, and a tokenFile of an administrator with the role services';
   return [{ path, message, others: ['services.operators.registryKeys'] }];
 }
 

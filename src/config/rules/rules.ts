@@ -83,9 +83,9 @@ function collisionsOf(listeners: readonly Listener[]): RuleProblem[] {
 function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
   if (https?.http2 !== true) return [];
   const message =
-    'is no longer supported: the HTTP/2 server of Node drops header fields with invalid values and delivers the ' +
-    'request without them, so that a payout can lose its Idempotency-Key; expected false. For HTTP/2 clients, put ' +
-    'HAProxy, nginx or Caddy in front, as docs/connections.md shows';
+    'is no longer supported; expected false. The HTTP/2 server of Node drops header fields with invalid values, but ' +
+    'delivers the request, so a payout can lose its Idempotency-Key. For HTTP/2 clients, put HAProxy, nginx or Caddy ' +
+    'in front, as docs/connections.md shows';
   return [{ path: 'listen.https.http2', message }];
 }
 
@@ -197,8 +197,8 @@ function routesDifferForServices({ routes }: Config): RuleProblem[] {
     first.set(folded, other);
     if (routes[other]?.resource === resource || routes[other]?.path === path) return [];
     const message =
-      `equals the path of routes[${other}] except for letter case or a suffix such as .json, so a service may not ` +
-      `distinguish them. Use a different path, or set the same resource on both routes`;
+      `equals the path of routes[${other}] except for letter case or a suffix such as .json, so a service might ` +
+      `treat both as the same path. Use a different path, or set the same resource on both routes`;
     const others = [`routes[${index}].resource`, `routes[${other}].path`, `routes[${other}].resource`];
     return [{ path: `routes[${index}].path`, message, others }];
   });

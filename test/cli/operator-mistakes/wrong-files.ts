@@ -77,7 +77,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a pepper with a byte order mark',
     options: { keys: { pepperFile: 'marked' } },
-    messages: [/begins with a byte order mark: save it as plain text/],
+    messages: [/begins with a byte order mark: save it without this mark/],
   },
   {
     what: 'a pepper with blank lines',
@@ -154,7 +154,9 @@ export const wrongFiles: readonly WrongStart[] = [
     part: 'services',
     continues: true,
     options: { identity: { publishedKeyFiles: ['nowhere'] } },
-    messages: [/identity\.publishedKeyFiles has no effect on the services without identity\.signingKeyFile or/],
+    messages: [
+      /identity\.publishedKeyFiles has no effect on the services, because neither identity\.signingKeyFile nor/,
+    ],
   },
   {
     what: 'no TLS and no trusted proxies',
