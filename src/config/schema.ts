@@ -34,9 +34,9 @@ export const configSchema = section(
     proxyProtocol: Type.Boolean({
       default: false,
       description:
-        'Whether trusted proxies send a PROXY protocol header (version 1 or 2) at the start of each connection, ' +
-        'before TLS, on the http and https listeners. A connection without that header, or from any other address, ' +
-        'is closed.',
+        'Whether the http and https listeners require a PROXY protocol header (version 1 or 2) at the start of each ' +
+        'connection, before TLS. If true, the gateway closes connections without that header, and connections from ' +
+        'addresses outside trustedProxies.',
     }),
     keyStore,
     keys,

@@ -66,7 +66,7 @@ export const texts = {
     } as Readonly<Record<string, string>>,
   },
   enter: {
-    text: 'This link signs you in once. Use it only if you created it, or if you expected it. If somebody is signed in in this browser, their session ends.',
+    text: 'This link signs you in once. Use it only if you created it, or if you expected it. If this browser already has a session, that session ends.',
     button: 'Sign in',
     sending: 'Signing in…',
     noToken: 'This link is incomplete. Copy it again, including everything after #.',
@@ -74,7 +74,7 @@ export const texts = {
   },
   prove: {
     title: 'Prove that it is you',
-    text: 'Before a key is shown, rights are given, a change is approved or money moves, prove your identity again. Your input on this page is kept.',
+    text: 'Prove your identity again before a key is shown, rights are given, a change is approved or money moves. Your input on this page is kept.',
     withProvider: 'Sign in again in a new tab',
     withLink: 'Open a new link in another tab of this browser. Create it with this command:',
     retry: 'I have signed in again',
@@ -144,9 +144,9 @@ export const texts = {
   },
   revoke: {
     title: (name: string) => `Revoke “${name}”?`,
-    text: (key: string) => `Requests with ${key} are refused from now on. This cannot be undone.`,
+    text: (key: string) => `Requests with ${key} will be refused. This cannot be undone.`,
     used: (when: string, address: string) =>
-      `Last used ${when} from ${address}. To replace the key without an interruption, reset it instead.`,
+      `Last used ${when} from ${address}. To replace the key without an interruption, reset it and let the old key keep working for some time.`,
     keep: 'Keep the key',
     action: 'Revoke key',
     done: (name: string) => `The key “${name}” is revoked.`,
@@ -183,10 +183,10 @@ export const texts = {
     verdict: (all: string, refused: string) =>
       `Of ${all} accepted requests in the last 30 days, ${refused} would have been refused.`,
     uncertain: (requests: string) =>
-      `Requests with an unknown result, because only the network of their address is stored: ${requests}.`,
+      `Requests whose result is unknown: ${requests}. The registry stored only the network of their addresses.`,
     confirm: 'I understand:',
     saved: 'Saved.',
-    conflict: 'Somebody else has changed this in the meantime, so your change was not saved.',
+    conflict: 'Somebody else has changed this list in the meantime, so your change was not saved.',
     showTheirs: 'Show the current state',
   },
   activity: {
@@ -227,10 +227,10 @@ export const texts = {
     suspendText: 'All keys of the merchant are refused until you make the merchant active again.',
     activate: 'Make active',
     activateTitle: (name: string) => `Make “${name}” active?`,
-    activateText: 'The merchant’s keys are accepted again from now on.',
+    activateText: 'The merchant’s keys will be accepted again.',
     goLive: 'Go live',
     goLiveTitle: (name: string) => `Take “${name}” live?`,
-    goLiveText: 'The merchant’s live keys may move real money from now on.',
+    goLiveText: 'The merchant’s live keys will be accepted, and can move real money.',
     approval: 'Another administrator must approve this change.',
   },
   approvals: {
@@ -379,7 +379,7 @@ export const texts = {
     revokeText: 'Requests with this token are refused at once. This cannot be undone.',
     once: {
       title: 'Copy the token now',
-      text: 'The token is shown only once. Commands read the token from a file with --token-file.',
+      text: 'The token is shown only once. Store it in a file. Commands read the token from the file that you pass with --token-file.',
       field: 'The token',
       copy: 'Copy token',
       notCopied: 'You have not copied the token. If you close now, you will have to create another one.',

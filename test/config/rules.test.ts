@@ -195,7 +195,9 @@ t.test('contradicting options are rejected', (t) => {
     [`accessLog: { checkpoints: { keyFile: k, file: f, name: ${'a'.repeat(173)} } }`, []],
     [
       `accessLog: { checkpoints: { keyFile: k, file: f, name: ${'a'.repeat(174)} } }`,
-      ['accessLog.checkpoints.name: expected an address without a scheme, such as gateway.example.com/live'],
+      [
+        'accessLog.checkpoints.name: expected at most 173 letters, digits and . _ : / -, beginning with a letter or digit, such as gateway.example.com/live',
+      ],
     ],
     [
       'accessLog: { checkpoints: { keyFile: k } }',

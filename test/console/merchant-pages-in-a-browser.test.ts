@@ -199,7 +199,7 @@ t.test(
       await confirmation.check();
       await product.ask('PATCH', `/merchants/${product.merchantId}`, { ipAllowlist: ['9.9.9.9'] });
       await save.first().click();
-      const conflict = page.getByText('Somebody else has changed this in the meantime');
+      const conflict = page.getByText('Somebody else has changed this list in the meantime');
       await conflict.waitFor();
       await button('Show the current state').click();
       await conflict.waitFor({ state: 'detached' });

@@ -21,7 +21,7 @@ export const throttle = section(
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'Like badKeys, but for all unthrottled sources together, against attacks from many addresses. Once this limit is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds, and requests without an acceptable key share log lines.',
+        'Limits attacks from many addresses: the number of requests without an acceptable key that all unthrottled sources together may send within windowSeconds. Once this number is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds. Meanwhile, requests without an acceptable key share access log lines.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
@@ -60,10 +60,10 @@ export const throttle = section(
   },
   {
     description:
-      'Throttling of sources (a client address; for IPv6 its /64 or embedded IPv4 address) that send many requests ' +
-      'without an acceptable key. A throttled source gets 429 instead of most denials. A valid key gets 429 only if ' +
-      'it is new to the gateway and the limits of key-store lookups are reached. Each gateway process counts ' +
-      'separately.',
+      'Throttling of sources that send many requests without an acceptable key. A source is a client address; an IPv6 ' +
+      'client counts as its /64 or embedded IPv4 address. A throttled source gets 429 in place of every denial that ' +
+      'would reveal whether a key exists. A valid key gets 429 only if it is new to the gateway and the limits of ' +
+      'key-store lookups are reached. Each gateway process counts separately.',
   },
 );
 

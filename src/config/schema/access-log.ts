@@ -73,7 +73,8 @@ const checkpoints = section(
       default: 'merchant-gateway',
       description:
         'Name of the signer in each checkpoint and in the public key. The signer is this gateway, or all replicas that share keyFile.',
-      expects: 'an address without a scheme, such as gateway.example.com/live',
+      expects:
+        'at most 173 letters, digits and . _ : / -, beginning with a letter or digit, such as gateway.example.com/live',
     }),
     keyFile: requiredFile(
       'PEM file with the Ed25519 private key that signs checkpoints. If the file is missing, the gateway creates it when it starts.',
@@ -120,7 +121,7 @@ export const accessLog = section(
     ),
     checkpoints: nullable(checkpoints, {
       description:
-        'The gateway signs checkpoints, which prove what the log contained up to then. The log can then be verified with only a public key. Deleting a log file does not affect the verification of the other files. null: no checkpoints; the lines are chained with secretFile.',
+        'The gateway regularly signs a checkpoint, which proves what the log contained at that time. The log can then be verified with only a public key. Deleting a log file does not affect the verification of the other files. null: no checkpoints; the lines are chained with secretFile.',
     }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',
@@ -140,7 +141,7 @@ export const accessLog = section(
   },
   {
     description:
-      'The access log: one JSON line per request, accepted or rejected. Requests without an acceptable key from a ' +
-      'throttled source share at most one line per second, which contains their number.',
+      'The access log: one JSON line per request, accepted or rejected. If a throttled source sends requests without ' +
+      'an acceptable key, these requests share at most one line per second, which contains their number.',
   },
 );

@@ -46,7 +46,7 @@ export const console = section(
         testUrl: apiUrl('test', 'https://sandbox.example.com/v1'),
         caFile: nullable(Type.String({ maxLength: 4096, expects: 'a path', examples: ['/etc/ssl/private-ca.pem'] }), {
           description:
-            "Path of the CA file on a merchant's machine. The example commands pass this path to curl --cacert. null: the certificate is from a public CA.",
+            "Path, on a merchant's machine, of the PEM file of the CA that issued the gateway's certificate. The example commands pass this path to curl --cacert. null: a public CA issued the certificate.",
         }),
       },
       { description: 'The addresses of the gateway that the console page "Try it" shows to merchants.' },

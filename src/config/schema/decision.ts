@@ -58,7 +58,7 @@ const redis = section(
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'While the registry is unavailable, the gateway accepts its Redis server as the master only if this many replicas confirm a write. This check is not made with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if Redis hides its replicas, as a managed service with failover behind one host name may do, or if some replicas are permanently gone or are never promoted.',
+        'While the registry is unavailable, the gateway accepts its Redis server as the master only if this many replicas confirm a write. This check is not made with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if some replicas are permanently gone or are never promoted. Also set it if Redis hides its replicas, as in some managed services with failover behind one host name.',
     }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
@@ -127,7 +127,7 @@ export const keyStore = section(
 export const keys = section(
   {
     pepperFile: optionalFile(
-      'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change invalidates every key.',
+      'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. If you change this secret, every key becomes invalid.',
     ),
     recordSecretFile: optionalFile(
       'File with a secret of at least 32 bytes, with which the registry seals (authenticates) the records in Redis. A ' +
@@ -152,7 +152,8 @@ export const torExits = section(
         maxItems: 32,
         description:
           'URLs and files with the addresses of exits. The format is detected from the content: torbulkexitlist (one ' +
-          'address per line), exit-addresses, Onionoo details (JSON, the only one with IPv6), or CSV.',
+          'address per line), exit-addresses, Onionoo details (JSON), or CSV. Of the lists that the Tor Project ' +
+          'publishes, only Onionoo details contains IPv6 addresses.',
         expects: 'a list of URLs and paths',
       },
     ),

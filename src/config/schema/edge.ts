@@ -132,7 +132,7 @@ export const limits = section(
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'Minimum rate at which a request body above 64 KiB must arrive, as an average over five seconds in which the gateway waits for the client. A slower request gets 408, so that slow clients do not use up maxInFlight of the upstream.',
+        'Minimum rate at which a request body above 64 KiB must arrive, as an average over five seconds. Time in which the gateway waits for the upstream does not count. A slower request gets 408, so that slow clients do not use up maxInFlight of the upstream.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -147,7 +147,7 @@ export const limits = section(
       maximum: 1_000_000,
       default: 10_000,
       description:
-        'Maximum number of open client connections per listener. At the limit, a new connection replaces a connection without an accepted request so far, or an idle connection of a merchant that holds more than half of all connections. If neither exists, the new connection is closed at once.',
+        'Maximum number of open client connections per listener. At the limit, a new connection replaces a connection on which no request has been accepted yet, or an idle connection of a merchant that holds more than half of all connections. If no such connection exists, the new connection is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,

@@ -1,7 +1,10 @@
 import Type from '../../typebox/typebox.js';
 import { optionalFile, section } from './option.js';
 
-const name = { pattern: '^[a-z][a-z0-9-]{0,63}$', expects: 'a name of lower-case letters, digits and hyphens' };
+const name = {
+  pattern: '^[a-z][a-z0-9-]{0,63}$',
+  expects: 'a name of at most 64 lower-case letters, digits and hyphens, beginning with a letter',
+};
 
 const upstream = section(
   {
@@ -29,7 +32,7 @@ const upstream = section(
       maximum: 65_536,
       default: 1024,
       description:
-        'Maximum number of idle connections to the service that are reserved for one merchant each, in addition to maxInFlight. A connection is reserved once it has carried a request body: a service that did not read the body could parse it as the next request. At the limit, the least recently used reserved connection is closed.',
+        'Maximum number of idle connections to the service that are each reserved for one merchant. These connections do not count toward maxInFlight. A connection that has carried a request body is reserved, because a service that did not read the body could parse it as the next request. At the limit, the least recently used reserved connection is closed.',
     }),
     readsBodies: Type.Boolean({
       default: false,
@@ -51,8 +54,10 @@ const local = { url: 'http://127.0.0.1:7080' };
 export const upstreams = Type.Record(Type.String({ pattern: name.pattern }), upstream, {
   additionalProperties: false,
   default: { transactions: local, payouts: local, customers: local },
-  description: 'The upstream services, by the name that routes refer to. A given list replaces the whole default list.',
-  expects: 'names of lower-case letters, digits and hyphens, each with the options of an upstream',
+  description:
+    'The upstream services, by the name that routes refer to. If you set this option, no default upstream remains.',
+  expects:
+    'names of at most 64 lower-case letters, digits and hyphens, beginning with a letter, each with the options of an upstream',
 });
 
 const route = section(
@@ -91,7 +96,7 @@ export const routes = Type.Array(route, {
   maxItems: 1000,
   description:
     'Routes from paths to upstreams; the longest matching path wins. The upstream gets the path without basePath. A ' +
-    'path that only resembles a route gets 404, such as /Payouts, /payouts.json or /%70ayouts. The gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. ' +
+    'path that only resembles a route, such as /Payouts, /payouts.json or /%70ayouts, gets 404. The gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. ' +
     'A given list replaces the whole default list.',
   expects: 'a list of routes',
 });

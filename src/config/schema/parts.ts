@@ -91,7 +91,7 @@ export const services = section(
           ),
           {
             description:
-              'The registry to which the services report each change by an operator as an event. While the registry is unavailable, the events wait in the database of the services. Required with registryKeys. null: no events.',
+              'The registry to which the services report each change by an operator as an event. While the registry is unavailable, the events wait in the database of the services. Required if registryKeys is not empty. null: no events.',
           },
         ),
       },
@@ -233,7 +233,8 @@ export const usage = section(
       default: 0,
       description:
         'Maximum number of merchants with their own series (gateway_merchant_requests_total) in each process. The first ' +
-        'merchants that a process sees get one; all others share the series "others". 0: no series by merchant.',
+        'merchants that a process sees get their own series; all others share the series "others". 0: no series by ' +
+        'merchant.',
     }),
   },
   { description: 'Counts of requests for operators and merchants. Counting never delays a request.' },

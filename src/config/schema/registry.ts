@@ -73,7 +73,7 @@ export const registry = section(
       { description: 'The database of the registry (the system of record), which contains the merchants and keys.' },
     ),
     tokenFile: optionalFile(
-      'File with the shared bearer token, at least 32 characters. Its user is an owner named bootstrap, who creates the first administrators.',
+      'File with the shared bearer token, at least 32 characters. A client with this token acts as an owner named bootstrap. Use the token to create the first administrators.',
     ),
     bootstrap: Type.Enum(['on', 'off'], {
       default: 'on',
@@ -106,11 +106,14 @@ export const registry = section(
             Type.Record(
               Type.String({ pattern: '^[A-Z]{3}$' }),
               Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [100_000_000] }),
-              { additionalProperties: false, expects: 'currency codes, each with an amount in minor units' },
+              {
+                additionalProperties: false,
+                expects: 'currency codes of three capital letters, each with an amount in minor units',
+              },
             ),
             {
               description:
-                'An amount in minor units for each currency: funding a wallet with more needs approval. Funding in a currency that is not listed always needs approval. null: no funding needs approval. Example: { NGN: 100000000 }',
+                'For each currency, the amount in minor units above which funding a wallet needs approval. Funding in a currency that is not listed always needs approval. null: no funding needs approval. Example: { NGN: 100000000 }',
             },
           ),
           changes: Type.Boolean({
@@ -143,7 +146,8 @@ export const registry = section(
             pattern: noteName,
             default: 'merchant-gateway-registry',
             description: 'Name of this registry in each receipt that it signs and in its public key.',
-            expects: 'an address without a scheme, such as control.example.com',
+            expects:
+              'at most 173 letters, digits and . _ : / -, beginning with a letter or digit, such as control.example.com',
           }),
           keyFile: requiredFile(
             'PEM file with the Ed25519 private key that signs receipts. If the file is missing, the registry ' +

@@ -26,12 +26,12 @@ export const unusual = section(
     learnDays: threshold(
       90,
       7,
-      'How many days, from the first use of a key on, the rules learn its usual use. During this time, the rules new-country, new-network, surge, new-addresses and refusals report nothing about the key.',
+      'Number of days after the first use of a key in which the rules learn the usual use of the key. During this time, the rules new-country, new-network, surge, new-addresses and refusals report nothing about the key.',
     ),
     surgeLearnDays: threshold(
       400,
       35,
-      'The rule "surge" ignores the usual paydays (the middle and the end of a month) until this many days after the first use of a key. By then, the rule has seen a monthly peak of the key.',
+      'For this many days after the first use of a key, the rule "surge" ignores the usual paydays: days 13 to 16 of a month, and day 24 to day 2 of the next month. After this time, the rule has seen a monthly peak of the key.',
     ),
     idleDays: threshold(
       3_650,
@@ -41,7 +41,7 @@ export const unusual = section(
     surgeFactor: threshold(
       10_000,
       10,
-      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of its busiest hour so far.',
+      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of its busiest hour in the last nine weeks with use.',
     ),
     surgeRequests: threshold(
       1_000_000_000,
@@ -51,12 +51,12 @@ export const unusual = section(
     newAddresses: threshold(
       256,
       20,
-      'The rule "new-addresses" reports an hour only if a key was used in it from at least this many new address blocks (an IPv4 /24 or an IPv6 /64).',
+      'The rule "new-addresses" reports an hour only if it has at least this many address blocks (an IPv4 /24 or an IPv6 /64) from which a key had not been used before.',
     ),
     refusals: threshold(
       1_000_000,
       30,
-      'The rule "refusals" reports an hour only if at least this many requests of a key were refused in it.',
+      'The rule "refusals" reports an hour only if it has at least this many refused requests of a key.',
     ),
     keepDays: threshold(36_500, 400, 'Age in days after which findings are deleted.'),
     webhooks: Type.Array(
@@ -64,9 +64,10 @@ export const unusual = section(
         {
           url: Type.String({
             pattern: '^https?://[^\\s@\\u0000-\\u001f\\u007f]{1,2000}$',
-            expects: 'an https URL without a password',
+            expects: 'an https:// URL without a user or a password',
             examples: ['https://alerts.example.com/gateway'],
-            description: 'Receives a POST for each finding. http is accepted only for loopback addresses.',
+            description:
+              'URL to which the registry sends a POST request for each finding. http is accepted only for loopback addresses.',
           }),
           secretFile: requiredFile(
             'File with the secret that signs the requests, in the form whsec_<base64>. During a rotation, a second line holds the former secret.',
