@@ -61,7 +61,10 @@ const redis = section(
         'While the registry is unavailable, the gateway accepts its Redis server as the master only if this many replicas confirm a write. This check is not made with sentinel or cluster. null: the number of replicas that Redis reported to the registry. Set this option if some replicas are permanently gone or are never promoted. Also set it if Redis hides its replicas, as in some managed services with failover behind one host name.',
     }),
   },
-  { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
+  {
+    description:
+      'The Redis to which the registry writes records, and from which gateways read them. It must not evict keys (noeviction).',
+  },
 );
 
 const cache = section(
