@@ -89,7 +89,7 @@ const remedies: Readonly<Record<string, string>> = {
   '55P03':
     'another session holds a lock that is needed; find its transaction (such as a backup), and try again when it has ended',
   '25P03': 'it ended a transaction that was idle for too long; try again',
-  '25006': 'it is read-only, as a standby is; point the URL at the primary',
+  '25006': 'it is read-only, so it may be a standby; point the URL at the primary',
   '40P01': 'it stopped the transaction to end a deadlock; try again',
   '53100': 'its disk is full; make room',
   '57P01': 'it is shutting down; try again',
@@ -150,7 +150,7 @@ export function hostAndDatabaseOf(url: string): string {
       'The PostgreSQL URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, and percent-encode special characters (e.g. %40 for an @ in the password).',
     );
   }
-  return `${name === '' ? 'named after the user' : name} ${parsed.host === '' ? 'on this machine' : `at ${parsed.host}`}`;
+  return `${name === '' ? '(named after the user)' : name} ${parsed.host === '' ? 'on this machine' : `at ${parsed.host}`}`;
 }
 
 function decoded(text: string): string | null {

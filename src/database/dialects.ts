@@ -98,7 +98,7 @@ export async function lastSequenceValue<Tables>(
   // Without this right, PostgreSQL 18 returns the same null as for an unused sequence, and lists would be empty.
   if (row?.isReadable === false) {
     throw new DatabaseError(
-      `The PostgreSQL user ${row.user} may not read the sequence of ${table}, which lists need. As the owner of the tables, run: grant select on all sequences in schema ${row.schema} to ${row.user}`,
+      `The PostgreSQL user ${row.user} cannot list ${table}, because it lacks the privilege to read the sequence of this table. As the owner of the tables, run: grant select on all sequences in schema ${row.schema} to ${row.user}`,
     );
   }
   return row?.last ?? 0;

@@ -142,7 +142,7 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   const encoding = rows[0]?.encoding ?? 'unknown';
   if (encoding === 'UTF8') return;
   throw new DatabaseError(
-    `The PostgreSQL database has the encoding ${encoding}, which cannot store every character, so it was not changed: create another database with "create database NAME encoding 'UTF8' template template0", and move the data to it.`,
+    `The PostgreSQL database was not changed, because its encoding ${encoding} cannot store every character. Create another database with "create database NAME encoding 'UTF8' template template0", and move the data to it.`,
   );
 }
 
@@ -217,7 +217,7 @@ function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | 
       ? `The database ${hostAndDatabaseOf(url)} has no tables of the ${existingOf}`
       : `There is no database ${file}`;
   return new DatabaseError(
-    `${what} (${existingOf}.database.url): for a new installation, pass --create (Helm chart: ${existingOf}.createDatabase); otherwise, correct the URL. Without --create, nothing is created, so that a wrong URL does not go unnoticed.`,
+    `${what} (${existingOf}.database.url): for a new installation, pass --create (Helm chart: ${existingOf}.createDatabase); otherwise, correct the URL. Without --create, the program creates nothing, so that a wrong URL causes this error.`,
   );
 }
 

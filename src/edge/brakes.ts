@@ -36,7 +36,7 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while unthrottled sources together exceed throttle.totalBadKeys; all sources then share log lines and the limits for key lookups.',
+    '1 while the limits for key lookups apply to all sources, because unthrottled sources together have reached throttle.totalBadKeys. Requests without an acceptable key then share log lines.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );

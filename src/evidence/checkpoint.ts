@@ -64,7 +64,7 @@ export class NotSignedByRun extends InvalidNote {
     readonly checkpoint: ReadCheckpoint,
   ) {
     super(
-      'no signature matches the run key in the checkpoint (the key of one gateway process): the checkpoint was changed, or was signed without that key',
+      'no signature matches the run key (the key of one gateway process) that the checkpoint contains: the checkpoint was changed, or was signed without this key',
     );
   }
 }
@@ -141,7 +141,9 @@ function parsePrevious(text: string | undefined): RunEnd | null {
   if (text === 'none') return null;
   const [run = '', size = '', hash = '', ...more] = text?.split(' ') ?? [];
   if (!runForm.test(run) || !sizeForm.test(size) || more.length > 0)
-    throw new InvalidNote('the line about the previous run must be RUN_ID NUMBER_OF_LINES HASH');
+    throw new InvalidNote(
+      'a start checkpoint must have the line "previous RUN_ID NUMBER_OF_LINES HASH" or "previous none"',
+    );
   return { run, size: Number(size), hash: parseDigest(hash) };
 }
 

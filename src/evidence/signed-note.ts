@@ -172,7 +172,9 @@ export function parseNote(note: string): SignedNote {
   if (note.length > mostNoteBytes) throw new InvalidNote(`the signed note is longer than ${mostNoteBytes} bytes`);
   const end = note.lastIndexOf('\n\n');
   if (end <= 0 || !note.endsWith('\n'))
-    throw new InvalidNote('the signed note is not a text, an empty line and signatures: it may be truncated');
+    throw new InvalidNote(
+      'the signed note has no empty line before its signatures, or no line end after them: it may be truncated',
+    );
   const signatures = note
     .slice(end + '\n\n'.length, -1)
     .split('\n')

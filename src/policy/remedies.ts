@@ -162,7 +162,7 @@ const ofErrors = {
   client_closed: {
     meaning: 'The client disconnected, or the gateway disconnected a slow client. Only the access log has this code.',
     remedy:
-      'Raise the timeout of the client, read responses without delay, and do not pipeline requests. Check whether a payout was made before you repeat it.',
+      'Raise the timeout of the client, read responses without delay, and do not pipeline requests. Before you repeat a payout, check whether it was made.',
     concerns: 'merchant',
   },
   internal_error: {
@@ -197,7 +197,7 @@ const ofErrors = {
   overloaded: {
     meaning: 'The gateway is overloaded, or the memory for incomplete request bodies is full.',
     remedy:
-      'Wait as long as retry-after says, and send bodies without pauses. Operators: add gateways or CPU. For slow bodies (see event.reason), contact their merchant.',
+      'Wait as long as retry-after says, and send bodies without pauses. Operators: add gateways or CPU. If event.reason names request bodies, contact the merchant.',
     concerns: 'both',
   },
   upstream_busy: {

@@ -6,7 +6,7 @@ const actor = {
   name: 'x-actor',
   in: 'header',
   description:
-    'The name of the person or program that uses the shared token (registry.tokenFile). Events store it unverified as `claimed`. With other tokens it is ignored',
+    'The name of the person or program that uses the shared token (registry.tokenFile). The registry stores the name in events as `claimed`, but does not verify it. With other tokens, the registry ignores the header',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -33,7 +33,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: 'The change is stored in the database, but gateways may not apply it yet: they may still accept a revoked key. Either their key store lacks the change, or a gateway that the registry does not know may use the old record. See data.propagation',
+          202: 'The change is stored in the database, but some gateways may still use the old record, for example accept a revoked key. Either the change is not in the key store yet, or a gateway that the registry cannot identify may lack it. See data.propagation',
         },
 };
 

@@ -286,7 +286,7 @@ t.test(
     await t.rejects(migrate(database, first), {
       name: 'DatabaseError',
       message:
-        /^The PostgreSQL database has the encoding LATIN1, which cannot store every character, .* "create database NAME encoding 'UTF8' template template0"/,
+        /^The PostgreSQL database was not changed, because its encoding LATIN1 cannot store every character\. Create .* "create database NAME encoding 'UTF8' template template0"/,
     });
     t.same(await database.introspection.getTables(), []);
   },

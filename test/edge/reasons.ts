@@ -17,7 +17,7 @@ export const reasons = {
   invalid_host: /^expected one Host header, got 0$/,
   invalid_forwarded_for: /^a trusted proxy sent an X-Forwarded-For entry that is not an IP address$/,
   invalid_path:
-    /^the path is not UTF-8, or has characters that it may not have, or \(such as %2F, ; or \/\/\) that may make an upstream split it into other segments$/,
+    /^the path is not UTF-8, contains a forbidden character, or contains a sequence \(such as \/\/, \/\.\.\/ or %2F\) that an upstream may resolve to another path$/,
   not_found: /^no route has this path$/,
   method_not_allowed: /^TRACE is not proxied$/,
   request_timeout: /^Request timeout$/,

@@ -18,7 +18,8 @@ const mostWaiting = 16;
 const mostDropped = 1_000;
 
 /** `event.reason` in the log line of a request that ended because too many requests were dropped behind it. */
-export const floodDetail = 'the gateway closed this connection: the client pipelined too many requests behind this one';
+export const floodDetail =
+  'the gateway closed this connection: the client pipelined too many requests after this request';
 
 /**
  * An overlong line of a request head, before the end of the line has arrived. `bytes` is the number of bytes of the

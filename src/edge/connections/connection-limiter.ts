@@ -14,7 +14,7 @@ export type Eviction = (typeof evictions)[number];
 
 /** `event.reason` in the log line of a request whose connection was evicted. */
 export const evictionDetail =
-  'the gateway closed this connection to make room for a new one, because the limit of connections was reached: the request was not accepted yet, or its body had not arrived';
+  'the limit of connections was reached, so the gateway closed this connection: its request was not accepted yet, or the body of the request had not arrived';
 
 /**
  * A fraction of the connection limit. While fewer connections than this lack an accepted request, they are most likely

@@ -78,7 +78,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
-    'Gateway processes, by state of the record preload: loading, complete, full (the cache cannot hold all records) or refused (Redis denied it).',
+    'Gateway processes, by state of the record preload: loading, complete, full (the cache cannot hold all records) or refused (the Redis ACL denies the preload).',
     'state',
     () => {
       const stats = preload();
@@ -88,7 +88,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
   metrics.gaugeByWord(
     'gateway_record_preload_records',
-    'Records, by kind: keys (cached keys), merchants (cached merchants) or seen (keys of all environments that the latest scan of Redis found).',
+    'Records, by kind: keys (cached keys), merchants (cached merchants) or seen (keys that the latest scan of Redis found, in all environments).',
     'kind',
     () => {
       const stats = preload();
@@ -112,7 +112,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   metrics.showCertificates(() => endpoint.material.certificates);
   metrics.gauge(
     'gateway_tls_files_usable',
-    '1 while the files of certificates and ticket keys are valid; 0 while they are not, and the previous ones stay in use.',
+    '1 while the files of certificates and ticket keys are valid; 0 while a file is invalid and the previous certificates and ticket keys stay in use.',
     () => Number(reload.problem === null),
     'min',
   );

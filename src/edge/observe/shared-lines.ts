@@ -49,7 +49,7 @@ const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
 const reasons = {
   throttled: 'throttled: requests without an acceptable key are logged as at most one line per second for each source',
   sources:
-    'throttled: there are too many sources for separate lines, so the remaining sources share one line per second for requests without an acceptable key',
+    'throttled: too many sources sent requests without an acceptable key, so this line counts the requests of several sources',
   reserve:
     'the disk has less than accessLog.reserveBytes free, so all requests without an acceptable key share one line per second',
 };

@@ -51,7 +51,7 @@ export function requireProtocol(request: RequestData, limits: HeadLimits): void 
   if (!onlyChunked || contentLength.length > 0 || request.httpVersion !== '1.1') {
     throw new GatewayError(
       'malformed_request',
-      'the Transfer-Encoding is not supported: it must be a single "chunked", on HTTP/1.1 and without Content-Length',
+      'the only supported Transfer-Encoding is "chunked", in HTTP/1.1 and without Content-Length',
     );
   }
 }

@@ -60,12 +60,12 @@ const unknown: PathProblem = { code: 'not_found', reason: 'no route has this pat
 const lookalike: PathProblem = {
   code: 'not_found',
   reason:
-    'no route has exactly this path, but an upstream may map it to a route (because of capital letters, %2E, ; or a suffix such as .json)',
+    'no route has exactly this path, but an upstream may map it to a route (because of capital letters, %2E, a semicolon or a suffix such as .json)',
 };
 const ambiguous: PathProblem = {
   code: 'invalid_path',
   reason:
-    'the path is not UTF-8, or has characters that it may not have, or (such as %2F, ; or //) that may make an upstream split it into other segments',
+    'the path is not UTF-8, contains a forbidden character, or contains a sequence (such as //, /../ or %2F) that an upstream may resolve to another path',
 };
 
 /** Matches characters of a path segment that a service could decode, cut off or convert. */

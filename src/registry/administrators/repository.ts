@@ -254,7 +254,7 @@ async function requireRoom(transaction: RegistryDatabase, { memberOf }: Author):
   if (total < mostMembers) return;
   throw new Refusal(
     409,
-    `The merchant has ${total} active members, and its members can add up to ${mostMembers}: disable members who are not needed any more`,
+    `The merchant has ${total} active members, but its members can add another only while it has fewer than ${mostMembers}: disable members who are not needed any more`,
   );
 }
 
