@@ -162,7 +162,7 @@ function addCertificateMetrics(metrics: ApiMetrics, tls: ServerTls): void {
   );
   metrics.gauge(
     'registry_tls_files_usable',
-    '1 while the files of the certificate are valid, 0 while the previous certificate stays in use.',
+    '1 while the certificate files are valid; 0 while they are invalid and the previous certificate stays in use.',
     () => Number(tls.problem === null),
   );
 }

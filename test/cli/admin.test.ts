@@ -100,7 +100,7 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   const closing = ['merchants', 'set', id, '--deny-every-ip', '--deny-every-origin'];
   const unconfirmed = await admin(...closing);
   t.equal(unconfirmed.status, 1);
-  t.match(unconfirmed.stderr, /ipAllowlist: an empty list admits no client; add --confirm empty_list if that is meant/);
+  t.match(unconfirmed.stderr, /ipAllowlist: an empty list admits no client; add --confirm empty_list if you want this/);
   t.match(await merchant(), { ipAllowlist: ['9.9.9.9'], originAllowlist: null }, 'the merchant is unchanged');
   const closed = await admin(...closing, '--confirm', 'empty_list');
   t.equal(closed.status, 0);
@@ -422,7 +422,7 @@ t.test('a rejection by the registry is reported with a remedy', async (t) => {
     ],
     [
       ['merchants', 'set', id, '--allow-ip', '10.0.0.0/8'],
-      /^The registry rejected the request \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if that is meant\n$/,
+      /^The registry rejected the request \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if you want this\n$/,
     ],
     [['gateways', 'list'], /^The registry failed \(status 503\): The gateways' key store .*\. Try again/],
   ];

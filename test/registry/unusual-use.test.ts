@@ -153,7 +153,7 @@ onEachDatabase('each rule says why it is off', async (t, url) => {
     return Object.fromEntries(body.data.map(({ rule, isOff }) => [rule, isOff]));
   };
   await database.deleteFrom('usage_watch').execute();
-  t.match(await states(), { tor: /no gateway has sent request counts for a day/ });
+  t.match(await states(), { tor: /no gateway has sent request counts in the last 24 hours/ });
   const now = time.now();
   await send([{ at: now, country: null, asNumber: null }], now);
   t.match(await states(), { tor: null, 'new-country': /no gateway has sent the country/, 'new-network': /geoip/ });

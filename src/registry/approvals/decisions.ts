@@ -61,7 +61,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
     throw error;
   }
   const [result] = approved;
-  if (result === undefined) throw new Error(`${row.change} was made without the check of its approval`);
+  if (result === undefined) throw new Error(`${row.change} was made, but its approval was not checked`);
   return result;
 }
 
@@ -112,7 +112,9 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
   } else if (administratorId === row.requested_by) {
     throw new NotIndependent('you made this request');
   } else if (row.requested_by !== null && issuers.includes(row.requested_by)) {
-    throw new NotIndependent('the requester issued your token or link. Use one that somebody else issued, or sign in');
+    throw new NotIndependent(
+      'the requester issued your token or link. Use a token or link from somebody else, or sign in',
+    );
   } else if (listIn(row.requester_issuers)?.includes(administratorId) === true) {
     throw new NotIndependent('this request was made with a token or link that you issued');
   }

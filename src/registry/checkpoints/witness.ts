@@ -99,7 +99,7 @@ export class Witness {
       const checkpoint = readCheckpoint(parsed.note, [instance]);
       // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
-        throw new InvalidNote('only the gateway and the run (log of one process) may sign the checkpoint');
+        throw new InvalidNote('the checkpoint must have only two signatures: of the gateway key and of the run key');
       origin = runKeyName(checkpoint.name, checkpoint.run);
       return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
     } catch (error) {
@@ -201,7 +201,7 @@ export class Witness {
         `another key is pinned (trusted) for ${name}: if the key has changed, run "merchant-gateway instance-keys pin" with the new key`,
         'key',
       );
-    const whatToDo = 'see "merchant-gateway instance-keys list", and pin another key';
+    const whatToDo = 'see "merchant-gateway instance-keys list". Give the gateway another key, and pin that key';
     if (state === 'ended') throw new Refused(403, `the key of ${name} is not valid at this time: ${whatToDo}`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(

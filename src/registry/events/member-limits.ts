@@ -140,6 +140,6 @@ function tooManyChanges(waitMilliseconds: number): Refusal {
   // The clocks of two registries can differ, so the time of an event can be in the future.
   const seconds = Math.min(Math.max(1, Math.ceil(waitMilliseconds / 1000)), windowMilliseconds / 1000);
   const wait = seconds === 1 ? '1 second' : `${seconds} seconds`;
-  const message = `You or the other members of this merchant have made too many changes within an hour: try again in ${wait}, or ask an operator. You can still revoke keys and tokens, disable members, and reset keys older than an hour without a grace period`;
+  const message = `You or the other members of this merchant have made too many changes within an hour: try again in ${wait}, or ask an operator. You can still revoke keys and tokens, and disable members. You can also reset a key without a grace period if the key is older than an hour`;
   return new Refusal(429, message, [], 'too_many_changes', {}, seconds);
 }

@@ -139,7 +139,7 @@ async function requireRoom(
   if (total < mostKeys) return;
   throw new Refusal(
     409,
-    `The merchant has ${total} valid ${environment} keys, and its members can create up to ${mostKeys}: revoke keys that are not needed any more`,
+    `The merchant has ${total} valid ${environment} keys, but members can create a key only while there are fewer than ${mostKeys}: revoke keys that are not needed any more`,
   );
 }
 

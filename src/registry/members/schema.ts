@@ -15,7 +15,9 @@ export const memberSchema = Type.Object({
   status: Type.String({ description: 'ACTIVE or DISABLED' }),
   roles: Type.Array(Type.String()),
   merchantId: Type.String(),
-  hasSignIn: Type.Boolean({ description: 'true: signs in at the OpenID provider; false: with links or tokens' }),
+  hasSignIn: Type.Boolean({
+    description: 'true: the member signs in at the OpenID provider; false: the member uses links or tokens',
+  }),
   ...Type.Pick(administratorSchema, ['createdAt', 'updatedAt', 'version']).properties,
 });
 

@@ -66,5 +66,5 @@ function check(
 }
 
 function unconfirmed({ path, flag, what }: Concern): Problem {
-  return { path, message: `${path}: ${what}; send "confirm": ["${flag}"] too if that is meant` };
+  return { path, message: `${path}: ${what}; send "confirm": ["${flag}"] too if you want this` };
 }

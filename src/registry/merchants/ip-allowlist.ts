@@ -60,7 +60,7 @@ export function addressOf(family: 4 | 6, value: bigint): IpAddress {
     ((value >> (BigInt(count - 1 - index) * width)) & ((1n << width) - 1n)).toString(family === 4 ? 10 : 16),
   );
   const address = parseIpAddress(parts.join(family === 4 ? '.' : ':'));
-  if (address === null) throw new RangeError('an address is out of its range');
+  if (address === null) throw new RangeError('the number does not represent an IP address');
   return address;
 }
 

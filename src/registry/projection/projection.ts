@@ -173,7 +173,7 @@ export class Projection {
     this.#verified = { epoch: snapshot.epoch, at: this.#monotonic() };
     if (snapshot.servers.length === 0)
       throw new Error(
-        'Redis does not report its run id: allow the Redis user of the registry the command INFO (ACL: +info)',
+        'Redis does not report its run id: allow the Redis user of the registry to run INFO (ACL: +info)',
       );
     const history = await readHistory(database);
     this.#sealing.require(snapshot, history);

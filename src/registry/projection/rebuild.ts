@@ -142,7 +142,7 @@ export class Rebuild {
     if (isBehind || heldBack > 0)
       logger?.warn(
         { heldBack },
-        'the database was restored to an earlier state: it lacks changes that the store or a gateway has. The keys and merchants counted in heldBack stay restricted until an operator lifts that: see "merchant-gateway restores held"',
+        'the database was restored to an earlier state: it lacks changes that the store or a gateway has. The keys and merchants counted in heldBack stay restricted until an operator removes the restrictions: see "merchant-gateway restores held"',
       );
     return true;
   }

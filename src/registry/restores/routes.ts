@@ -20,7 +20,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'Restores of the database from a backup, certain and suspected ones, newest first',
+          summary: 'Certain and suspected restores of the database from a backup, newest first',
           data: Type.Array(restoreSchema),
         },
         access: { permission: 'restores:read' },
@@ -67,7 +67,8 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { params: idParams, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Reactivate a key or merchant held inactive: it gets back its state in the restored database',
+          summary:
+            'Reactivate a key or merchant that the registry held back after a restore: it gets its state in the restored database',
           data: withPropagation(lifted),
         },
         access: { permission: 'restores:write', isProven: true },

@@ -39,6 +39,7 @@ export type Session = Static<typeof sessionSchema>;
 export const handleBody = Type.Object({
   handle: Type.String({
     pattern: /^[A-Za-z0-9_-]{43}$/,
-    description: 'the secret that continues this sign-in: the value of handle in the last response about it',
+    description:
+      'the secret that continues this sign-in: the value of handle in the newest response about this sign-in',
   }),
 });

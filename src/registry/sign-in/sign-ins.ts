@@ -258,7 +258,8 @@ export class SignIns {
    */
   async #fail(row: Row | null, author: Author, cause: string, refusal: Refusal): Promise<Refusal> {
     const wait = row === null ? this.#options.attempts.failed(author.source ?? '') : null;
-    if (wait !== null) return new Refusal(429, 'Too many failed attempts from this address', [], 'too_many_attempts');
+    if (wait !== null)
+      return new Refusal(429, 'Too many failed attempts from this address: try again later', [], 'too_many_attempts');
     const after = { cause, signInId: row?.id ?? null, administratorId: row?.administrator_id ?? null };
     const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
     await this.#options.attempts.record(event, author);

@@ -182,8 +182,8 @@ export async function ruleStates(
   const watch = await database.selectFrom('usage_watch').selectAll().executeTakeFirst();
   const isRecent = (at: number | null | undefined): boolean =>
     at !== null && at !== undefined && at <= now + aheadMilliseconds && now - at < dayMilliseconds;
-  const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent request counts for a day';
-  const without = (what: string): string => `no gateway has sent ${what} for a day: see the option geoip`;
+  const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent request counts in the last 24 hours';
+  const without = (what: string): string => `no gateway has sent ${what} in the last 24 hours: see the option geoip`;
   const lacks = {
     'new-country': isRecent(watch?.country_at) ? null : without('the country of an address'),
     'new-network': isRecent(watch?.network_at) ? null : without('the network of an address'),

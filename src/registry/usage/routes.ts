@@ -116,7 +116,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: idParams, querystring: merchantAddressesQuery },
       config: {
-        operation: { summary: "The addresses of a merchant's requests by day", page: addressRowSchema },
+        operation: { summary: "The client addresses of a merchant's requests, by day", page: addressRowSchema },
         access: ofMerchant,
       },
     },
@@ -165,7 +165,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: keyParams, querystring: keyUsageQuery },
       config: {
-        operation: { summary: 'The requests with a key by hour, day or code', page: usageRowSchema },
+        operation: { summary: 'The requests with a key, by hour, day or code', page: usageRowSchema },
         access: ofKey,
       },
     },
@@ -202,7 +202,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { params: keyParams, querystring: daysQuery },
       config: {
-        operation: { summary: 'The User-Agents of the accepted requests with a key by day', page: agentRowSchema },
+        operation: { summary: 'The User-Agents of the accepted requests with a key, by day', page: agentRowSchema },
         access: ofKey,
       },
     },
@@ -219,7 +219,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { querystring: addressesQuery },
       config: {
-        operation: { summary: 'The addresses of requests without a known key by day', page: addressRowSchema },
+        operation: { summary: 'The client addresses of requests without a known key, by day', page: addressRowSchema },
         access: ofAll,
       },
     },
@@ -231,7 +231,7 @@ export const usageRoutes: Routes = (app, context) => {
     {
       schema: { querystring: keyUsageQuery },
       config: {
-        operation: { summary: 'The requests without a known key by hour, day or code', page: usageRowSchema },
+        operation: { summary: 'The requests without a known key, by hour, day or code', page: usageRowSchema },
         access: ofAll,
       },
     },
