@@ -21,7 +21,7 @@ export async function readToken(
 ): Promise<string> {
   if (file === null) {
     throw new OperatorError(
-      `${option} must name a file with a token of at least ${shortestToken} characters. Create one with "openssl rand -hex 32".`,
+      `${option} must name a file with a token of at least ${shortestToken} characters. Create a token with "openssl rand -hex 32".`,
     );
   }
   const token = (await readOperatorFile(file, 'The token file', mostTokenBytes, alwaysSecret)).toString('utf8').trim();

@@ -143,12 +143,12 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_operator_events_waiting',
-    'Events about operators that wait to be sent to the registry; NaN before the first count.',
+    'Operator events that the registry has not stored yet; NaN before the first count.',
     () => operatorEvents.waiting?.count ?? NaN,
   );
   metrics.gauge(
     'services_operator_events_oldest_timestamp_seconds',
-    'Time at which the oldest event that waits to be sent to the registry was stored, in seconds since 1970; NaN if no event waits.',
+    'Creation time of the oldest operator event that the registry has not stored yet, in seconds since 1970; NaN if there is no such event.',
     () => (operatorEvents.waiting?.oldestAt ?? NaN) / 1_000,
   );
 }

@@ -52,7 +52,7 @@ export const timestamp = Type.String({ format: 'date-time', examples: ['2026-01-
  */
 export const serviceReference = Type.String({
   description:
-    "Assigned by the services, except for an operator's movement of money. A payout and the transaction that debited the wallet have the same reference",
+    'Assigned by the services. For a movement of money by an operator, it is the reference that the operator chose. A payout and the transaction that debited the wallet have the same reference',
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
 });
 
@@ -68,7 +68,7 @@ export function textOrNull(example: string | null, description?: string) {
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {
-  const form = 'description' in schema ? String(schema.description) : 'of another form';
+  const form = 'description' in schema ? String(schema.description) : 'in a valid form';
   const words = purpose === undefined ? {} : { purpose };
   return Type.Optional(Type.Union([schema, Type.Null()], { ...words, description: `${form}, or null` }));
 }

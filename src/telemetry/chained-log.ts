@@ -96,7 +96,7 @@ export class ChainedLog implements LineSink {
     const problem =
       this.#writer.problem ??
       (this.#isFileRemoved
-        ? 'the file was removed, and a new one cannot be created: check its directory and the rights of this user'
+        ? 'the file was removed, and a new one cannot be created: check that its directory exists and that the gateway may write to it'
         : null);
     return problem === null ? null : `${problem}; lines lost: ${this.#lost}`;
   }

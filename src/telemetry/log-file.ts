@@ -92,7 +92,7 @@ export function readFreeBytes(directory: string, callback: (freeBytes: number | 
 export class NotARegularFile extends Error {
   constructor(found: Pick<Stats, 'isFIFO' | 'isSocket'>) {
     const what = found.isFIFO() ? 'a FIFO' : found.isSocket() ? 'a socket' : 'a device';
-    super(`it is ${what} and must be a regular file: lines would not be stored there`);
+    super(`it is ${what} and must be a regular file, because ${what} does not store lines`);
     this.name = 'NotARegularFile';
   }
 }

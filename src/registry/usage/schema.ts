@@ -115,7 +115,7 @@ export const verdictSchema = Type.Object({
   uncertain: Type.Integer({
     minimum: 0,
     description:
-      'Accepted requests that cannot be judged: neither their address nor network is stored, or the list admits only a part of the stored network',
+      'Accepted requests that the list might have refused: neither their address nor their network is stored, or the list admits only a part of the stored network',
   }),
   addresses: Type.Array(
     Type.Object({ address: Type.String(), country: text, requests: count, firstAt: moment, lastAt: moment }),
@@ -234,7 +234,7 @@ export const gatewaysQuery = Type.Object({
   state: Type.Optional(
     Type.Enum(['running', 'ended', 'incomplete'], {
       type: 'string',
-      description: 'running, ended, or incomplete (silent for 30 seconds without having ended)',
+      description: 'running, ended, or incomplete (sent nothing for 30 seconds and did not report its end)',
     }),
   ),
 });

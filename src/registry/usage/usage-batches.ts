@@ -101,7 +101,7 @@ export class UsageBatches {
       await transaction.insertInto('usage_gaps').values(gap).execute();
       this.#options.logger?.error(
         { instance: batch.instance, batches: lost - stored },
-        'request counts of a gateway are lost: the database was restored from a backup, or a batch was refused before. Requests are not affected',
+        'request counts of a gateway are lost: the database was restored from a backup, or failed over to a replica without the last changes. API requests are not affected',
       );
     }
     await this.#storeProcess(transaction, batch, now);

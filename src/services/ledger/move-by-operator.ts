@@ -212,7 +212,7 @@ function movedForAnotherReason({ reference, reason, created_at: at }: EntryRow):
   const earlier = `under the reference ${reference} at ${new Date(at).toISOString()}, with the reason "${reason ?? ''}"`;
   return new Refusal(
     409,
-    `This money was already moved ${earlier}, so nothing was moved now. Do not send it under a new reference unless it is a different movement`,
+    `This money was already moved ${earlier}, so nothing was moved now. If you meant the same movement, do not send it under a new reference: the money would move twice`,
     [],
     'reference_taken',
   );

@@ -86,7 +86,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {
-          409: 'The reference already belongs to another movement, or to this one with another reason (reference_taken). Or a wallet exists that differs from the requested one (wallet_exists)',
+          409: 'The reference belongs to a different movement, or to the same movement with a different reason (reference_taken). Or an existing wallet differs from the requested wallet (wallet_exists)',
           413: 'The body is too large',
           415: 'The body is not application/json, or it is compressed',
         }
