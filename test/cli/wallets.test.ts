@@ -103,7 +103,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(overdraft.status, 1);
   t.match(
     overdraft.stderr,
-    /The operators' API rejected the request \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ is used up: send the movement again with a new reference\n$/,
+    /The operators' API rejected the request \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ cannot be used again: use a new reference for the next attempt\n$/,
   );
 
   const list = await wallets('list', '--merchant', merchantId, '--currency', 'NGN', '--environment', 'live');

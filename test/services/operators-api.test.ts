@@ -183,7 +183,7 @@ onEachServices('an impossible movement is rejected with its code and moves nothi
     ...{ status: 422, code: 'insufficient_balance' },
     body: {
       message:
-        /^Insufficient wallet balance\. The reference \S+ is used up: send the movement again with a new reference$/,
+        /^Insufficient wallet balance\. The reference \S+ cannot be used again: use a new reference for the next attempt$/,
     },
   });
   t.match(await move('fund', randomUUID(), 1), { status: 404, code: 'wallet_not_found' });

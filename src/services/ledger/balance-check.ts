@@ -60,7 +60,7 @@ export class BalanceCheck {
     if (found !== this.#lastLogged && mismatchedWallets + unbalanced.length > 0) {
       logger?.error(
         { wallets: mismatched.slice(0, maxLoggedWallets), mismatchedWallets, currencies: unbalanced },
-        'ledger mismatch: balances differ from the sums of their ledger entries. This check repairs nothing: see docs/services.md, "Wallets and the ledger"',
+        'ledger mismatch: wallet balances do not agree with the ledger entries. This check repairs nothing: see docs/services.md, "Wallets and the ledger"',
       );
     }
     this.#lastLogged = found;

@@ -89,7 +89,7 @@ export async function moveByOperator(
     return made;
   });
   if (typeof outcome !== 'string') return outcome;
-  const message = `${storedRefusals[outcome]}. The reference ${order.reference} is used up: send the movement again with a new reference`;
+  const message = `${storedRefusals[outcome]}. The reference ${order.reference} cannot be used again: use a new reference for the next attempt`;
   throw unprocessable('amount', message, outcome);
 }
 
