@@ -152,7 +152,7 @@ export const texts = {
     done: (name: string) => `The key “${name}” is revoked.`,
   },
   inForce: {
-    noGateway: 'No gateway is running that could still use the old record.',
+    noGateway: 'No running gateway can still use the old record.',
     all: (gateways: number, milliseconds: number) =>
       `The change was in force on ${gateways} of ${gatewaysOf(gateways)} after ${milliseconds} ms.`,
     some: (confirmed: number, gateways: number) =>

@@ -19,6 +19,6 @@ export function actorIn({ headers }: FastifyRequest): string | null {
   if (typeof actor === 'string' && actorForm.test(actor)) return actor;
   throw new Refusal(
     400,
-    'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, and must not contain an API key',
+    'x-actor must begin with a letter or a digit, have 1 to 64 letters, digits and . _ @ : + -, and contain no API key',
   );
 }

@@ -35,7 +35,7 @@ export const fundingSchema = Type.Object({
   }),
   reference: Type.String({
     pattern: new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`),
-    description: `1 to 100 letters, digits and . _ : / -, the first a letter or a digit, ${noKeyWords}`,
+    description: `1 to 100 letters, digits and . _ : / -, beginning with a letter or a digit, ${noKeyWords}`,
   }),
 });
 

@@ -359,7 +359,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'No gateway is running that could still use the old record.');
+  t.match(alone.stdout, 'No running gateway can still use the old record.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
@@ -611,8 +611,14 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
     [['merchants', 'set', 'm_1', '--any-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
     [['merchants', 'set', 'm_1', '--deny-every-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
     [['merchants', 'set', 'm_1', '--deny-every-origin', '--any-origin'], /cannot be used with/],
-    [['keys', 'revoke', 'key_1', '--actor', 'Ada L'], /--actor must be a name of 1 to 64 letters/],
-    [['keys', 'revoke', 'key_1', '--actor=-ada'], /the first a letter or a digit, and must not contain an API key/],
+    [
+      ['keys', 'revoke', 'key_1', '--actor', 'Ada L'],
+      /--actor must begin with a letter or a digit, have 1 to 64 letters/,
+    ],
+    [
+      ['keys', 'revoke', 'key_1', '--actor=-ada'],
+      /must begin with a letter or a digit, have 1 to 64 .* and contain no API key/,
+    ],
     [['keys', 'create', '--merchant', 'm_1'], /--environment <name>' not specified/],
     [['keys', 'create', '--merchant', 'm_1', '--environment', 'prod'], /Allowed choices are live, test/],
     [

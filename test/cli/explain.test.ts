@@ -428,7 +428,7 @@ t.test('explain reports a record of an earlier generation than the meta record',
   }
   await put('mg:merchant:m_l', '00EARLIER');
   const problem =
-    'x:merchant:m_l: the record was written before the last rebuild of the store, so the record may be outdated. Its generation is earlier than the generation in x:meta';
+    'x:merchant:m_l: the record was written before the last rebuild of the store, so the record may be outdated. Its generation is missing, or earlier than the generation in x:meta';
   const earlier = await explain(...args);
   t.match(earlier.out, new RegExp(`^generation +${problem}$`, 'm'));
   t.match(earlier.out, 'Verdict: key_store_unavailable, 503');

@@ -175,7 +175,7 @@ t.test('many new addresses within an hour are reported', (t) => {
   const key = new Key().useDaily(10);
   t.same(key.useAll(spread(1, 19), day(10, 1) + 1_000), []);
   t.match(key.useAll([{ at: day(10, 1), address: '203.99.1.1' }], day(10, 1) + 2_000), [
-    { rule: 'new-addresses', message: /^20 new addresses/ },
+    { rule: 'new-addresses', message: /^20 new address blocks / },
   ]);
   const phones = new Key();
   for (let number = 0; number < 10; number += 1)

@@ -134,7 +134,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   }
   const text =
     gateways === 0
-      ? "The change is stored and written to the gateways' key store. No gateway is running that could still use the old record."
+      ? "The change is stored and written to the gateways' key store. No running gateway can still use the old record."
       : `In force on ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

@@ -216,7 +216,7 @@ function inRedis(redis: RedisStoredRecords, prefix: string, seals: Seals): Store
       });
       return problem === null
         ? null
-        : `${prefix}${name}: the record was written before the last rebuild of the store, so the record may be outdated. Its generation is earlier than the generation in ${prefix}meta`;
+        : `${prefix}${name}: the record was written before the last rebuild of the store, so the record may be outdated. Its generation is missing, or earlier than the generation in ${prefix}meta`;
     },
     ...(seals.areOn
       ? {

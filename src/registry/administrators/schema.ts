@@ -12,7 +12,7 @@ const longestUrl = 500;
 const name = Type.String({
   pattern: actorForm,
   description:
-    'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, such as ada or ci-deploy',
+    'a name of 1 to 64 letters, digits and . _ @ : + -, beginning with a letter or a digit, such as ada or ci-deploy',
   examples: ['ada'],
 });
 const roles = Type.Array(Type.Enum([...roleNames]), {

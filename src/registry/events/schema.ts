@@ -58,7 +58,7 @@ const number = (what: string) => Type.Optional(Type.String({ pattern: wholeNumbe
 const personName = Type.Optional(
   Type.String({
     pattern: actorForm,
-    description: 'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit',
+    description: 'a name of 1 to 64 letters, digits and . _ @ : + -, beginning with a letter or a digit',
   }),
 );
 const moment = Type.Optional(

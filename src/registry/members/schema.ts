@@ -35,7 +35,7 @@ export const newMemberBody = Type.Object({
   name: Type.String({
     pattern: actorForm,
     description:
-      'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit, such as ada@example.com',
+      'a name of 1 to 64 letters, digits and . _ @ : + -, beginning with a letter or a digit, such as ada@example.com',
     examples: ['ada@example.com'],
   }),
   role,

@@ -56,7 +56,7 @@ export const restoreRoutes: Routes = (app, context) => {
     },
     async ({ query }) => {
       const paging = pagingOf(query);
-      return successPage('Held back records retrieved', await listHeldBack(database, paging), paging);
+      return successPage('Held-back records retrieved', await listHeldBack(database, paging), paging);
     },
   );
 

@@ -15,7 +15,12 @@ export function unavailable(error: unknown): never {
 
 /** Creates a 503: the provider is unavailable, or rejects the registry's own configuration. */
 export function unavailableRefusal(): Refusal {
-  return new Refusal(503, 'The OpenID provider is unavailable: try again later', [], 'provider_unavailable');
+  return new Refusal(
+    503,
+    'The OpenID provider cannot be used now: try again later. If this lasts, check the log of the registry',
+    [],
+    'provider_unavailable',
+  );
 }
 
 /** Creates a 409: another request is refreshing the sign-in, or has just refreshed it. */

@@ -22,7 +22,7 @@ const amount = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, desc
 const uuid = Type.String({ pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, description: 'a UUID' });
 const name = Type.String({
   pattern: actorForm,
-  description: 'a name of 1 to 64 letters, digits and . _ @ : + -, the first a letter or a digit',
+  description: 'a name of 1 to 64 letters, digits and . _ @ : + -, beginning with a letter or a digit',
 });
 const moment = Type.String({ pattern: dateTimeForm, maxLength: 40, description: 'a date and time with its zone' });
 

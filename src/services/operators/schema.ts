@@ -42,7 +42,7 @@ export const movementBody = Type.Object({
   merchantId: Type.Optional(givenMerchantId),
   reference: Type.String({
     pattern: referenceForm,
-    description: `1 to 100 letters, digits and . _ : / -, the first a letter or a digit, ${noKeyWords}`,
+    description: `1 to 100 letters, digits and . _ : / -, beginning with a letter or a digit, ${noKeyWords}`,
     examples: ['deposit-2026-0042'],
   }),
   reason: keylessLine(200, 'Deposit of 2026-01-31'),

@@ -278,7 +278,7 @@ function* hourFindings(state: KeyState, hour: number, now: number, thresholds: T
   }
   const blocks = held.addresses.length;
   if (blocks >= Math.max(newAddresses, ownMaximumFactor * own.addresses)) {
-    const message = `${blocks} new addresses in one hour; at most ${own.addresses} in any hour before`;
+    const message = `${blocks} new address blocks (IPv4 /24, IPv6 /64) in one hour; at most ${own.addresses} in any hour before`;
     yield { rule: 'new-addresses', pattern: 'new-addresses', at, message, ...nowhere };
   }
   const wasUsed = (state.lastUse ?? -Infinity) >= hour - dayMilliseconds;

@@ -66,7 +66,7 @@ function verdictLines({
     ['time', `${since} to ${until}`],
     ['accepted requests', String(requests)],
     ['would be refused', `${refused.requests} from ${from}`],
-    ['uncertain', `${uncertain} (requests whose address is not stored)`],
+    ['uncertain', `${uncertain} (requests whose address is not stored, or not exactly enough)`],
   ]);
   if (addresses.length === 0) return summary;
   const rows = addresses.map((one) => [one.address, one.country ?? '', String(one.requests), one.firstAt, one.lastAt]);
