@@ -34,8 +34,8 @@ const plainText = /^[\x21-\x24\x26-\x7e]*$/;
  */
 const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
 /**
- * Maximum length of scheme and authority to parse, in characters: parsing can take 0.33 µs per character. A host name
- * has at most 253 characters (RFC 1035, section 2.3.4).
+ * Maximum length of scheme and authority to parse, in characters: parsing can take 0.33 µs per character. The longest
+ * host name has 253 characters (RFC 1035, section 2.3.4), and a scheme and a port have room beside it.
  */
 export const longestAuthority = 320;
 /** Maximum number of values of one header to parse. A request normally has one, and a proxy can add another. */

@@ -6,8 +6,8 @@ import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 import { untilReady } from './until-ready.js';
 
-/** A claim is the lock of the gateway that downloads the lists. It lasts for this long after its last renewal. */
-const claimMilliseconds = 60_000;
+/** Lifetime of the lock of the gateway that downloads the lists, since its last renewal. */
+const lockMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
 /** A long timeout, because a whole list is read or written at once, and no request waits for it. */
 const commandTimeoutMilliseconds = 5_000;
@@ -37,9 +37,9 @@ export class RedisExitLists implements SharedExitLists {
     await this.#connected();
     const token = randomBytes(16).toString('hex');
     const lock = this.#names.torExitsLock;
-    if ((await this.#redis.set(lock, token, 'PX', claimMilliseconds, 'NX')) === null) return null;
+    if ((await this.#redis.set(lock, token, 'PX', lockMilliseconds, 'NX')) === null) return null;
     const renew = async (): Promise<boolean> =>
-      (await this.#redis.eval(renewScript, 1, lock, token, claimMilliseconds)) === 1;
+      (await this.#redis.eval(renewScript, 1, lock, token, lockMilliseconds)) === 1;
     const renewing = setInterval(() => {
       renew().catch(() => undefined); // ignore a failure: `publish` renews the lock again
     }, renewMilliseconds).unref();

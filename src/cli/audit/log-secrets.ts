@@ -11,9 +11,9 @@ export interface SecretOptions {
 }
 
 /**
- * Reads the secrets of the access log from the configured file, if any, and from the named files. A named file adds a
- * secret and does not replace the configured one: after a rotation, one log has lines under both.
- * @param config the configuration, if it is loaded already: a pipe can be read only once
+ * Reads the secrets of the access log: from the configured file, if any, and from the files of `--secret-file`. These
+ * add to the configured secret, because after a rotation one log has lines made with the old and the new secret.
+ * @param config the configuration, if the caller has loaded it: a file that is a pipe can be read only once
  * @returns the configured secret, then the others in the order of their files; empty without a secret
  * @throws OperatorError, ConfigError
  */

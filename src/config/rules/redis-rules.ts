@@ -50,8 +50,8 @@ function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
 }
 
 /**
- * Requires a password for a Sentinel user. The AUTH command cannot name a user without a password, so the client would
- * not authenticate.
+ * Requires a password if a Sentinel user is configured. The AUTH command takes a user name only together with a
+ * password, so the client would not authenticate without one.
  */
 function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
   const { sentinel } = keyStore.redis;

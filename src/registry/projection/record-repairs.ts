@@ -250,7 +250,7 @@ export class RecordRepairs {
     return differences.filter((one) => !waiting.has(one.name) || !mayBeWaiting(one));
   }
 
-  /** Counts and logs repairs, stores events for forgeries. @returns false if another process now writes to the store */
+  /** Counts and logs repairs, and stores events of forged records. @returns false if another process took the lease */
   async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
     const events: NewEvent[] = [];

@@ -88,8 +88,8 @@ export class Sealing {
       const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
-      // Skips the write if the store has a published change that the database has not recorded as published. Otherwise
-      // `complete` would set the published revision back.
+      // Does not write if the store's published revision differs from the one that the database recorded: `complete`
+      // would set the store back to the recorded revision.
       if (snapshot.revision !== published?.revision) return snapshot.meta;
       // Gateways need the number of replicas, because each replica could be promoted to master.
       const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };

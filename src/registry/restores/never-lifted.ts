@@ -46,7 +46,8 @@ export async function neverLifted<Found extends RestrictedRecord>(
     .where('merchant_id', 'in', [...new Set(comparable.map(({ merchantId }) => merchantId))])
     .where('revision', '>', Math.min(...comparable.map(({ revision }) => revision)))
     .where('action', 'in', lifting)
-    // Leaves out the changes of other fields of merchants, because two allowlists can have some hundred KiB.
+    // Of merchants, reads only changes of status and goLive: `before` of the others can contain allowlists of some
+    // hundred KiB.
     .where((it) =>
       it.or([it('key_id', 'is not', null), it('before', 'like', '%"status":%'), it('before', 'like', '%"goLive":%')]),
     )

@@ -26,9 +26,9 @@ export type Account = Found | Refused;
 
 /**
  * Finds the administrator with the person's `iss` and `sub`, and stores the roles that result from the claims. Creates
- * an administrator for an unknown person whose claims give a role. If a refresh shows that the claims give no access any
- * more, removes all roles, even of the last owner. Without `registry.oidc.roles`, the stored roles apply, and an
- * unknown person is not allowed to sign in.
+ * an administrator for an unknown person whose claims give a role. If the claims give no access any more when a sign-in
+ * is refreshed, removes all roles, even those of the last owner. Without `registry.oidc.roles`, the stored roles apply,
+ * and an unknown person is not allowed to sign in.
  *
  * @param refreshed the sign-in that is refreshed; null for a new one
  */

@@ -31,7 +31,7 @@ interface Found {
   readonly finding: Finding;
 }
 
-/** Options of the rules about unusual use. */
+/** The thresholds of the rules about unusual use, and the webhooks that get their findings. */
 export interface UnusualOptions {
   readonly thresholds: Thresholds;
   /** Digests of the webhook URLs. */

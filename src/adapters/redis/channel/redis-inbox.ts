@@ -7,7 +7,10 @@ import { checkpointStream, messageField, mostTextBytes, readMessage, replyText }
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
-/** A message that fails for this long, while other messages succeed, is discarded. The gateway then sends it again. */
+/**
+ * Discards a message that the registry has failed to process for this long while it processed others. The gateway gets
+ * no reply, so it sends the message again.
+ */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
 /** Lifetime of a reply. It is long, so that a gateway can still read the reply after a stall. */

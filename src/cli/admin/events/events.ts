@@ -69,7 +69,7 @@ function changedText(action: string, after: Readonly<Record<string, unknown>>): 
   return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
 }
 
-/** Describes an export: its filter, and the sequence number after which it starts. Omits 0, the start of the trail. */
+/** Describes an export by its filter, and by the number after which it starts, unless it starts at the first event. */
 function exportedText({ filter, after }: Readonly<Record<string, unknown>>): string {
   const given = typeof filter === 'object' && filter !== null ? Object.entries(filter) : [];
   return [...given, ...(after === 0 ? [] : [['after', after]])]
