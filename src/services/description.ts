@@ -46,7 +46,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   const takesBody = schema?.body !== undefined;
   const takesId = schema?.params !== undefined;
   const unavailable = 'The database is unavailable';
-  const invalid = method === 'get' ? 'Invalid query parameters' : 'Invalid fields or invalid JSON';
+  const invalid = method === 'get' ? 'Invalid query parameters' : 'Invalid fields, query parameters or JSON';
   // Only a POST reads the Idempotency-Key. A repeated PATCH or DELETE has no further effect without it.
   const [reused, repeat] =
     method === 'post'
@@ -55,7 +55,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   return {
     400: 'Malformed request',
     403: 'The request did not come from the gateway',
-    ...(takesId || listsByRecord(schema) ? { 404: 'The record does not exist' } : {}),
+    ...(takesId || listsByRecord(schema) ? { 404: 'A record that the request names does not exist' } : {}),
     ...(method === 'post'
       ? { 409: 'The record already exists, or a request with this Idempotency-Key is still being carried out' }
       : {}),

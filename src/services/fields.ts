@@ -52,7 +52,7 @@ export const timestamp = Type.String({ format: 'date-time', examples: ['2026-01-
  */
 export const serviceReference = Type.String({
   description:
-    'Assigned by the services. For a movement of money by an operator, it is the reference that the operator chose. A payout and the transaction that debited the wallet have the same reference',
+    'The services assign the reference, unless an operator moved the money and chose the reference. A payout has the same reference as the transaction that debited its wallet',
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
 });
 

@@ -116,7 +116,7 @@ export class GatewayMetrics {
     });
     this.#upstream = this.#histogram({
       name: 'gateway_upstream_duration_seconds',
-      help: 'Seconds until the response headers of the upstream arrived, by upstream.',
+      help: 'Seconds from sending a request to the upstream until its response headers arrived, by upstream.',
       label: 'upstream',
       buckets,
     });

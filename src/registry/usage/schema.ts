@@ -30,7 +30,7 @@ export const addressRowSchema = Type.Object({
   address: orNull(
     Type.String({
       description:
-        'An address, or the network that is stored in place of the address; null: all other addresses together',
+        'An address, or the network that is stored in its place; null in the row for all addresses without a row of their own',
     }),
   ),
   country: text,
@@ -49,14 +49,18 @@ export const hostRowSchema = Type.Object({
       description: 'The header that named the host: Origin, or Referer in a request without Origin',
     }),
   ),
-  host: orNull(Type.String({ description: 'null: all other hosts together' })),
+  host: orNull(
+    Type.String({ description: 'The host in the header; null in the row for all hosts without a row of their own' }),
+  ),
   ...{ accepted: count, refused: count },
 });
 
 /** Accepted requests with one User-Agent on one day. */
 export const agentRowSchema = Type.Object({
   day: moment,
-  agent: orNull(Type.String({ description: 'null: all other User-Agents together' })),
+  agent: orNull(
+    Type.String({ description: 'The User-Agent; null in the row for all User-Agents without a row of their own' }),
+  ),
   requests: count,
 });
 
@@ -71,7 +75,9 @@ export const refusalSchema = Type.Object({
   id: Type.Integer({ minimum: 1 }),
   ...{ at: moment, environment: Type.String(), code: Type.String(), status: Type.Integer() },
   message: orNull(
-    Type.String({ description: 'The message of the response; null if this release does not know the code' }),
+    Type.String({
+      description: 'The message of the response; null if the release of the registry does not know the code',
+    }),
   ),
   /** What the refusal means, and what to do about it; null if this release does not know the code. */
   ...{ meaning: text, remedy: text },
@@ -94,7 +100,7 @@ export const gatewayRowSchema = Type.Object({
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
-  requests: Type.Integer({ minimum: 0, description: 'All accepted requests from since to until' }),
+  requests: Type.Integer({ minimum: 0, description: 'Number of accepted requests between the times since and until' }),
   refused: Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
@@ -106,20 +112,26 @@ export const verdictSchema = Type.Object({
         entry: Type.String(),
         addresses: Type.String({ description: 'Number of addresses that the entry admits, as a decimal string' }),
         concern: orNull(
-          Type.String({ description: 'Why the entry must be confirmed; null: no confirmation is needed' }),
+          Type.String({
+            description:
+              'Why a request that sets an allowlist with this entry must confirm it; null if no confirmation is needed',
+          }),
         ),
       }),
-      { description: 'The entries of the list in their canonical form' },
+      { description: 'The entries of the allowlist in their canonical form' },
     ),
   ),
   uncertain: Type.Integer({
     minimum: 0,
     description:
-      'Accepted requests that the list might have refused: neither their address nor their network is stored, or the list admits only a part of the stored network',
+      'Number of accepted requests that the allowlist might have refused. The registry has stored no address or network for them, or the allowlist admits only a part of the stored network',
   }),
   addresses: Type.Array(
     Type.Object({ address: Type.String(), country: text, requests: count, firstAt: moment, lastAt: moment }),
-    { description: 'At most 100 addresses that the list would have refused, most requests first' },
+    {
+      description:
+        'At most 100 addresses that the allowlist would have refused; those with the most requests come first',
+    },
   ),
 });
 
@@ -151,7 +163,7 @@ const format = {
   format: Type.Optional(
     withPurpose(
       Type.Enum(['json', 'csv'], { type: 'string', description: 'json or csv' }),
-      'csv: the whole list as text/csv, at most 10,000 rows; page and per_page are not allowed',
+      'json (the default) returns one page. csv returns the whole list as text/csv; page and per_page are then not allowed, and a list with more than 10,000 rows is rejected',
     ),
   ),
 };
@@ -164,7 +176,10 @@ const code = Type.Optional(
 );
 const environment = Type.Optional(Type.Enum(['live', 'test'], { type: 'string', description: 'live or test' }));
 const address = Type.Optional(
-  Type.String({ pattern: /^[0-9A-Fa-f.:/]{2,49}$/, description: 'an IP address or network, as the list shows it' }),
+  Type.String({
+    pattern: /^[0-9A-Fa-f.:/]{2,49}$/,
+    description: 'an IP address, or a network that is stored in place of addresses, such as 192.0.2.0/24',
+  }),
 );
 
 const listQuery = { ...pagingQuery.properties, ...format };

@@ -44,8 +44,8 @@ export class BalanceCheck {
   /** Warnings for operators. `/readyz` shows them without authentication, so they contain no wallet ids. */
   get warnings(): string[] {
     const { mismatchedWallets = 0, unbalancedCurrencies = 0 } = this.#state ?? {};
-    const wallets = `ledger mismatch: wallets whose balance is not the sum of their entries: ${mismatchedWallets}`;
-    const currencies = `ledger mismatch: currencies whose accounts do not add up to zero: ${unbalancedCurrencies}`;
+    const wallets = `ledger mismatch: balances are not the sums of the ledger entries (number of wallets: ${mismatchedWallets})`;
+    const currencies = `ledger mismatch: accounts do not add up to zero (number of currencies: ${unbalancedCurrencies})`;
     return [...(mismatchedWallets > 0 ? [wallets] : []), ...(unbalancedCurrencies > 0 ? [currencies] : [])];
   }
 

@@ -51,7 +51,7 @@ const actor = {
   name: 'x-actor',
   in: 'header',
   description:
-    'The name of the operator who uses the shared token (services.operators.tokenFile). The ledger stores it unverified. With other tokens it is ignored',
+    "The name of the operator who uses a shared token (services.operators.tokenFile or registry.tokenFile). The ledger stores the name unverified. With an administrator's token, the header is ignored",
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -86,7 +86,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {
-          409: 'The reference belongs to a different movement, or to the same movement with a different reason (reference_taken). Or an existing wallet differs from the requested wallet (wallet_exists)',
+          409: 'reference_taken: the reference belongs to a different movement, or to the same movement with a different reason. wallet_exists: an existing wallet differs from the requested wallet',
           413: 'The body is too large',
           415: 'The body is not application/json, or it is compressed',
         }

@@ -89,7 +89,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
         permission: 'wallets:read',
         operation: {
           summary:
-            'The balances of all accounts, which add up to zero in each environment and currency; reads the whole ledger',
+            'The balances of all accounts, which add up to zero in each environment and currency. Each request reads the whole ledger',
           page: accountSchema,
         },
       },

@@ -141,7 +141,7 @@ function requireSame(
     ? `The wallet ${wallet.id} is not the default wallet in ${currency}: set isDefault to false`
     : wallet.id === id
       ? `The id ${wallet.id} belongs to another wallet: choose another id`
-      : `The merchant already has a default wallet in ${currency}, with the id ${wallet.id}: set isDefault to false for another wallet`;
+      : `The merchant already has a default wallet in ${currency}, with the id ${wallet.id}: to create an additional wallet, set isDefault to false`;
   throw new Refusal(409, message, [], 'wallet_exists');
 }
 
