@@ -79,7 +79,7 @@ class Walk {
     const [[pattern, child] = ['', {}]] = Object.entries(option.patternProperties ?? {});
     const entries = Object.entries(given ?? {}).filter(([name]) => {
       const known = new RegExp(pattern).test(name);
-      if (!known) this.report([...path, name], `is not a valid name: expected ${expectationOf(option)}`);
+      if (!known) this.report([...path, name], `is not a valid name; expected ${expectationOf(option)}`);
       return known;
     });
     return Object.fromEntries(entries.map(([name, entry]) => [name, this.complete(child, entry, [...path, name])]));
@@ -91,14 +91,14 @@ class Walk {
       return [];
     }
     const most = option.maxItems ?? Infinity;
-    if (value.length > most) this.report(path, `has ${value.length} entries: expected at most ${most}`);
+    if (value.length > most) this.report(path, `has ${value.length} entries; expected at most ${most}`);
     return value.slice(0, most).map((item: unknown, index) => this.complete(items, item ?? null, [...path, index]));
   }
 
   #completeScalar(option: Option, given: unknown, path: OptionPath): unknown {
     const standIn = option.default ?? nonNull(option).examples?.[0] ?? null;
     if (given === undefined) {
-      if (option.default === undefined) this.report(path, `is required: expected ${expectationOf(option)}`);
+      if (option.default === undefined) this.report(path, `is required; expected ${expectationOf(option)}`);
       return standIn;
     }
     if (!Check(option as TSchema, given)) {

@@ -36,7 +36,7 @@ const deepIndentation = /^[ ?:-]{200}/m;
 
 const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unread: new Set(), empty: new Set() };
 
-const nestedTooDeep = 'the nesting is too deep';
+const nestedTooDeep = 'the nesting is too deep; use fewer levels';
 
 const errorMessages: Partial<Record<YAMLError['code'], string>> = {
   BAD_INDENT: 'the indentation does not match the lines above, or a bracket above is not closed',

@@ -12,7 +12,7 @@ export const texts = {
   signInInNewTab: 'Sign in in a new tab',
   sending: 'Sending…',
   unclear: 'We do not know whether your change was made.',
-  seeEvents: 'Check the events before you try again.',
+  seeEvents: 'Check the page “Events” before you try again.',
   unavailable: 'The registry cannot respond now. Try again in a moment.',
   noPage: 'There is no such page.',
   cancel: 'Cancel',
@@ -69,19 +69,20 @@ export const texts = {
     text: 'This link signs you in once. Use it only if you created it, or if you expected it. If this browser already has a session, that session ends.',
     button: 'Sign in',
     sending: 'Signing in…',
-    noToken: 'This link is incomplete. Copy it again, including everything after #.',
-    failed: 'This link is invalid, has already been used, or has expired. Create another one:',
+    noToken: 'This link is incomplete. Copy it again, including everything after #, or create another link:',
+    failed:
+      'This link is invalid, has already been used, or has expired. Ask its sender for another link, or create one yourself:',
   },
   prove: {
     title: 'Prove that it is you',
-    text: 'Prove your identity again before a key is shown, rights are given, a change is approved or money moves. Your input on this page is kept.',
+    text: 'Before a key is shown, rights are given, a change is approved or money moves, you must prove your identity again. Your input on this page is kept.',
     withProvider: 'Sign in again in a new tab',
-    withLink: 'Open a new link in another tab of this browser. Create it with this command:',
+    withLink: 'To sign in with a link, create one with this command and open it in another tab of this browser:',
     retry: 'I have signed in again',
   },
   reason: {
     label: 'Reason',
-    help: 'The events store the reason with your name.',
+    help: 'The page “Events” shows the reason with your name.',
     required: 'This change needs a reason. Enter it, then send the change again.',
     send: 'Send with this reason',
   },
@@ -146,21 +147,21 @@ export const texts = {
     title: (name: string) => `Revoke “${name}”?`,
     text: (key: string) => `Requests with ${key} will be refused. This cannot be undone.`,
     used: (when: string, address: string) =>
-      `Last used ${when} from ${address}. To replace the key without an interruption, reset it and let the old key keep working for some time.`,
+      `Last used ${when} from ${address}. To replace the key without an interruption, let the old key keep working for some time after the reset.`,
     keep: 'Keep the key',
     action: 'Revoke key',
     done: (name: string) => `The key “${name}” is revoked.`,
   },
   inForce: {
-    noGateway: 'No running gateway can still use the old record.',
+    noGateway: 'The change is in force. No gateway is running that had to confirm it.',
     all: (gateways: number, milliseconds: number) =>
       `The change was in force on ${gateways} of ${gatewaysOf(gateways)} after ${milliseconds} ms.`,
     some: (confirmed: number, gateways: number) =>
       `${confirmed} of ${gatewaysOf(gateways)} ${gateways === 1 ? 'has' : 'have'} confirmed the change.`,
     pending: (host: string, until: string) =>
-      `${host} has not confirmed the change. It may use the old record until ${until}.`,
+      `${host} has not confirmed the change. It can use the data from before the change until this time: ${until}.`,
     notProjected:
-      'The change is saved, but has not been sent to the gateways yet. They may still use the old record. We keep trying.',
+      'The change is saved, but no gateway has confirmed it yet. A gateway uses the data from before the change until it receives the change. The registry keeps trying to send it.',
   },
   allowlists: {
     title: 'Allowlists',
@@ -169,12 +170,12 @@ export const texts = {
     origins: 'Origins',
     originsHelp: 'One host on each line, such as shop.example.com.',
     restrict: 'Accept requests only from this list',
-    off: 'Requests from any address are accepted.',
-    offOrigins: 'Requests from any origin are accepted.',
-    empty: 'Requests from all addresses are refused.',
-    emptyOrigins: 'Requests from all origins are refused.',
+    off: 'Without a list, requests from any address are accepted.',
+    offOrigins: 'Without a list, requests from any origin are accepted.',
+    empty: 'With an empty list, all requests are refused.',
+    emptyOrigins: 'With an empty list, all requests are refused.',
     addMine: (address: string) => `Add ${address} (this browser’s address, perhaps not your server’s)`,
-    addSeen: 'Add the addresses seen in the last 30 days',
+    addSeen: 'Add the addresses of accepted requests in the last 30 days',
     added: (count: number) => (count === 1 ? '1 address added.' : `${count} addresses added.`),
     onlyCounted:
       'Some requests came from further addresses. The registry did not store these, so they cannot be added.',
@@ -183,7 +184,7 @@ export const texts = {
     verdict: (all: string, refused: string) =>
       `Of ${all} accepted requests in the last 30 days, ${refused} would have been refused.`,
     uncertain: (requests: string) =>
-      `Requests whose result is unknown: ${requests}. The registry stored only the network of their addresses.`,
+      `The result for ${requests} of these requests is unknown, because the registry stored only their network.`,
     confirm: 'I understand:',
     saved: 'Saved.',
     conflict: 'Somebody else has changed this list in the meantime, so your change was not saved.',
@@ -227,11 +228,11 @@ export const texts = {
     suspendText: 'All keys of the merchant are refused until you make the merchant active again.',
     activate: 'Make active',
     activateTitle: (name: string) => `Make “${name}” active?`,
-    activateText: 'The merchant’s keys will be accepted again.',
+    activateText: 'The merchant’s test keys will be accepted. Its live keys will be accepted if the merchant is live.',
     goLive: 'Go live',
     goLiveTitle: (name: string) => `Take “${name}” live?`,
-    goLiveText: 'The merchant’s live keys will be accepted, and can move real money.',
-    approval: 'Another administrator must approve this change.',
+    goLiveText: 'While the merchant is active, its live keys will be accepted, and can move real money.',
+    approval: 'Another administrator must approve this change within 24 hours, on the page “Approvals”.',
   },
   approvals: {
     title: 'Approvals',
@@ -251,7 +252,7 @@ export const texts = {
     title: 'Unusual use',
     columns: ['Time', 'What', 'Merchant', 'Key', 'Actions'],
     noFindings: 'No open findings.',
-    fine: 'It is fine',
+    fine: 'This use is fine',
     revoked: 'Revoke the key',
   },
   gateways: {
@@ -335,7 +336,7 @@ export const texts = {
     columns: ['Name', 'Kind', 'Roles', 'Merchant', 'Status', 'Account at the sign-in provider', 'Actions'],
     kinds: { person: 'Person', machine: 'Program' },
     allMerchants: 'All',
-    noSignIn: 'no sign-in',
+    noSignIn: 'no account',
     tokens: 'Tokens',
     sessions: 'Sessions',
     name: 'Name',
@@ -389,14 +390,15 @@ export const texts = {
     title: 'Try it',
     text: 'Send a request from your terminal. Its result then appears on this page. Never enter your key here.',
     first: 'Give your terminal the key',
-    firstHelp: 'Paste the key and press Enter. The key is neither shown nor stored in the shell history.',
+    firstHelp:
+      'Run this command, paste the key and press Enter. The key is neither shown nor stored in the shell history.',
     test: 'In the sandbox',
     live: 'Live',
     unknownUrl: 'https://YOUR-API-HOST/v1',
-    askForUrl: 'The address of the API is not configured here. Ask your provider for it.',
+    askForUrl: 'This console does not know the address of the API. Ask the operator of the gateway for it.',
     result: 'Result',
     waiting: 'Waiting for your request…',
-    accepted: (address: string, key: string) => `Accepted: a request from ${address} with ${key}.`,
+    accepted: (address: string, key: string) => `Accepted: a request from ${address} with the key “${key}”.`,
     refused: (status: number, message: string) => `Refused with ${status}: ${message}`,
   },
   search: {
@@ -404,7 +406,7 @@ export const texts = {
     title: 'Search',
     label: 'Name, id or address',
     help: 'Part of a merchant’s name, the id of a merchant, key, request or administrator, or an IP address.',
-    secret: 'That looks like a key, so it was not sent. Search for the id of the key instead.',
+    secret: 'That looks like a key or token, so it was not sent. Search for a name, id or address instead.',
     noResult: 'No merchant, key, request or administrator has this name, id or address.',
     kinds: {
       merchant: 'Merchant',
@@ -454,9 +456,13 @@ export const texts = {
       unclear:
         'We do not know whether the money was moved. Send the request again: the same reference moves the money only once.',
       done: 'Wallet funded',
-      moved: (amount: string, balance: string) => `${amount} was moved. The balance was ${balance} afterwards.`,
+      moved: (amount: string, balance: string) =>
+        `The wallet received ${amount}. The balance was ${balance} afterwards.`,
       repeated: 'An earlier request with this reference had already moved the money, so nothing was moved now.',
     },
   },
-  forbidden: (roles: string, permission: string) => `Your role (${roles}) lacks the permission ${permission}.`,
+  forbidden: (roles: string, permission: string) =>
+    roles === ''
+      ? `None of your roles has the permission ${permission}. Ask an administrator for a role that has it.`
+      : `None of your roles (${roles}) has the permission ${permission}. Ask an administrator for a role that has it.`,
 } as const;

@@ -169,12 +169,12 @@ environment: live
 `;
   t.same(problemsOf({ text, env: {} }), [
     'line 1: environment: expected live or test',
-    'line 3: listen.https.certFile: is required: expected the path of a file',
+    'line 3: listen.https.certFile: is required; expected the path of a file',
     'line 4: listen.https.cert_file: is not an option; did you mean certFile?',
     'line 7: listen.management.port: is already the port of listen.http; expected another port',
     'line 8: limits.headerBytes: expected a whole number from 1024 to 1048576',
     'line 8: limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30',
-    'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a trailing slash',
+    'line 10: routes[0].path: expected a path like /payouts, without a trailing slash, whose segments have only letters, digits and . _ ~ -',
     'line 13: routes[1].upstream: is not the name of an upstream; expected transactions, payouts, customers',
     'line 14: basePath: the environment variable BASE is not set; set it, or write a default: ${BASE:-default}',
     'line 15: environment: is given twice; keep one',

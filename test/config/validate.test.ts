@@ -356,7 +356,7 @@ t.test('a route path has exactly one spelling', (t) => {
 
 t.test('an overlong list is rejected, not truncated', (t) => {
   const text = JSON.stringify({ torExits: { sources: Array.from({ length: 33 }, (_, index) => `${index}.txt`) } });
-  t.same(problemsOf({ text }), ['line 1: torExits.sources: has 33 entries: expected at most 32']);
+  t.same(problemsOf({ text }), ['line 1: torExits.sources: has 33 entries; expected at most 32']);
   t.end();
 });
 

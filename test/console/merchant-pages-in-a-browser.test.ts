@@ -50,7 +50,7 @@ t.test(
       page.on('request', (request) => sent.push(request.url()));
       await button(/^Search/).click();
       await page.getByLabel('Name, id or address').fill('svc_live_0123');
-      await page.getByText('That looks like a key, so it was not sent.').waitFor();
+      await page.getByText('That looks like a key or token, so it was not sent.').waitFor();
       await page.getByLabel('Name, id or address').fill('Demo');
       await page.getByRole('link', { name: /Demo Merchant/ }).waitFor();
       t.ok(sent.some((url) => url.includes('/search?q=Demo')));
@@ -66,7 +66,7 @@ t.test(
       });
       await new Promise((resolve) => setTimeout(resolve, 100));
       await requestAs(product, key, '/payouts');
-      await page.getByText(/Accepted: a request from 127\.0\.0\.1 with first till/).waitFor();
+      await page.getByText(/Accepted: a request from 127\.0\.0\.1 with the key “first till”/).waitFor();
     });
 
     await t.test('each entry of an allowlist says what it means', async (t) => {
@@ -134,7 +134,11 @@ t.test(
       await button('Revoke lost till').click();
       await button('Revoke key').click();
       await page.getByText('2 of 3 gateways have confirmed the change.').waitFor();
-      await page.getByText(/^gw-2\.example has not confirmed the change\. It may use the old record until /).waitFor();
+      await page
+        .getByText(
+          /^gw-2\.example has not confirmed the change\. It can use the data from before the change until this time: /,
+        )
+        .waitFor();
       await noProblems('pending gateways');
       t.equal((await product.ask<{ status: string }>('GET', `/keys/${keyId}`)).status, 'REVOKED');
     });

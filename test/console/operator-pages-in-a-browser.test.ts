@@ -312,7 +312,7 @@ t.test(
       await page.goto(`${product.origin}/console/unusual?page=2`);
       await page
         .getByRole('row', { name: /the last finding/ })
-        .getByRole('button', { name: 'It is fine' })
+        .getByRole('button', { name: 'This use is fine' })
         .click();
       await give('the new office');
       await page.getByRole('row', { name: /an earlier finding/ }).waitFor();

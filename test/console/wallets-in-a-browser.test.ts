@@ -106,7 +106,7 @@ t.test('a person funds a wallet in a browser', { skip: withoutBrowser, timeout: 
     await page.getByRole('button', { name: 'Fund as approved' }).click();
     t.equal(await dialog.getByLabel('Reason').inputValue(), 'Large and urgent');
     await submit();
-    await dialog.getByText(/NGN.5,000\.01 was moved/).waitFor();
+    await dialog.getByText(/The wallet received NGN.5,000\.01/).waitFor();
     await dialog.getByRole('button', { name: 'Done' }).click();
     await page.getByRole('cell', { name: next }).waitFor();
     await page.getByRole('button', { name: 'Fund as approved' }).waitFor({ state: 'detached' });

@@ -23,7 +23,7 @@ t.test(
         fields += 1;
         for (const secret of secrets) {
           await field.fill(secret);
-          await page.getByText('That looks like a key, so it was not sent.').waitFor();
+          await page.getByText('That looks like a key or token, so it was not sent.').waitFor();
           // Longer than the pause after which a filter applies.
           await page.waitForTimeout(400);
           t.notOk(page.url().includes(secret), `${at}: the address does not have it`);

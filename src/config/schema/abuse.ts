@@ -21,7 +21,7 @@ export const throttle = section(
       maximum: 10_000_000,
       default: 10_000,
       description:
-        'Limits attacks from many addresses: the number of requests without an acceptable key that all unthrottled sources together may send within windowSeconds. Once this number is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds. Meanwhile, requests without an acceptable key share access log lines.',
+        'Number of requests without an acceptable key that all unthrottled sources together may send within windowSeconds. This limits attacks from many addresses. Once this number is reached, lookupsPerSecond and totalLookupsPerSecond apply to every source for pauseSeconds. Meanwhile, requests without an acceptable key share access log lines.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,

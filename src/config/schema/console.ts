@@ -9,7 +9,9 @@ function apiUrl(environment: string, example: string) {
       expects: 'an https:// URL without a query',
       examples: [example],
     }),
-    { description: `URL of the merchant API in ${environment}, with its base path. null: the console shows no URL.` },
+    {
+      description: `URL of the merchant API in the ${environment} environment, with its base path. null: the console shows no URL.`,
+    },
   );
 }
 

@@ -77,13 +77,13 @@ export const listen = section(
     https: nullable(https, { description: 'The TLS listener for clients. Absent or null: no TLS listener.' }),
     http: nullable(http, {
       description:
-        'The plain HTTP listener. It rejects requests with "API requests must use HTTPS (TLS)", unless a trusted ' +
+        'The plain HTTP listener. It responds 401 "API requests must use HTTPS (TLS)" to a request, unless a trusted ' +
         'proxy reports that the client connected over https. null: no plain listener.',
       default: {},
     }),
     management: nullable(management, {
       description:
-        'Health and metrics for operators: /livez /readyz /metrics. ' +
+        'The listener for health checks and metrics: /livez, /readyz and /metrics. ' +
         'Do not expose it to clients. null: no management listener.',
       default: {},
     }),
@@ -192,7 +192,7 @@ export const limits = section(
       maximum: 60_000,
       default: 1000,
       description:
-        'The gateway is overloaded if its mean event loop delay exceeds this value in two consecutive seconds. It then rejects requests with 503 instead of queueing them, until the delay falls to half of this value. 0: never.',
+        'The gateway is overloaded if its mean event loop delay exceeds this value in two consecutive seconds. It then rejects requests with 503 instead of queueing them, until the delay falls to half of this value. 0: the delay never causes a rejection.',
     }),
     drainDelaySeconds: Type.Integer({
       minimum: 0,

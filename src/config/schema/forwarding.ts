@@ -45,7 +45,7 @@ const upstream = section(
         'file of NODE_EXTRA_CA_CERTS. Certificates are always verified.',
     ),
   },
-  { description: 'A name of your choice.' },
+  { description: 'An upstream under a name of your choice.' },
 );
 
 const local = { url: 'http://127.0.0.1:7080' };
@@ -66,7 +66,7 @@ const route = section(
       pattern: '^(?:/(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+$',
       maxLength: 1024,
       description: 'Path below basePath. The route also covers every path below it.',
-      expects: 'a path like /payouts: segments of letters, digits and . _ ~ -, without a trailing slash',
+      expects: 'a path like /payouts, without a trailing slash, whose segments have only letters, digits and . _ ~ -',
       examples: ['/payouts'],
     }),
     upstream: Type.String({

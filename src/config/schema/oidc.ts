@@ -60,7 +60,7 @@ export const oidc = section(
     ),
     merchant: nullable(section({ claim }, { description: '' }), {
       description:
-        'The claim that contains the merchant id of a person who works for a merchant (a member). null: members cannot sign in.',
+        'The claim that contains the merchant id of a person who works for a merchant (a member). null: members cannot sign in at the provider, only with links.',
     }),
   },
   { description: '' },

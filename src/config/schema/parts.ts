@@ -248,5 +248,5 @@ export const log = section(
       description: 'The lowest severity that is logged.',
     }),
   },
-  { description: "The product's own log." },
+  { description: "The product's own log, on standard error. Requests are in accessLog." },
 );

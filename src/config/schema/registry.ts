@@ -78,7 +78,7 @@ export const registry = section(
     bootstrap: Type.Enum(['on', 'off'], {
       default: 'on',
       description:
-        'Whether the shared token of tokenFile is accepted. Before you set off, create an owner who has another token.',
+        'Whether the shared token of tokenFile is accepted. Create an owner who has another token before you set this option to off.',
     }),
     reasonFor: Type.Array(
       Type.Enum([...permissions], {
@@ -132,7 +132,7 @@ export const registry = section(
     ),
     oidc: nullable(oidc, {
       description:
-        'The OpenID provider at which people sign in, for example with "merchant-gateway login". null: there is no sign-in, and only tokens are accepted.',
+        'The OpenID provider at which people sign in, for example with "merchant-gateway login". null: people use tokens, and one-time links to the console.',
     }),
     console: nullable(console, {
       description:

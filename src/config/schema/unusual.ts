@@ -41,7 +41,7 @@ export const unusual = section(
     surgeFactor: threshold(
       10_000,
       10,
-      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of its busiest hour in the last nine weeks with use.',
+      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of those in its busiest hour. The busiest hour is taken from the last nine weeks in which the key was used.',
     ),
     surgeRequests: threshold(
       1_000_000_000,
