@@ -81,7 +81,7 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   t.match(verdict.out, /signed by gw\.example\/a at \S+Z, the \d lines 1 to \d received by the registry at \S+Z\n/);
   t.match(
     verdict.out,
-    /note: no administrator has confirmed the key of gw\.example\/a: compare it with the output of "merchant-gateway audit public-key"/,
+    /note: no administrator has confirmed the key of gw\.example\/a\. Compare it with the output of "merchant-gateway audit public-key"/,
   );
   t.same(await kinds(), []);
 

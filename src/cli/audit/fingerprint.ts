@@ -33,7 +33,7 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
       const secrets = await readLogSecrets(options);
       if (secrets.length === 0) {
         throw new OperatorError(
-          "Fingerprints need the access log's secret: give its file with --secret-file, or a configuration with --config.",
+          "Fingerprints need the access log's secret: give its file with --secret-file, or set accessLog.secretFile in the configuration.",
         );
       }
       const key = await readKey(input);

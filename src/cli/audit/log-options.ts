@@ -78,7 +78,7 @@ export function searchOptions(command: Command): Command {
       timeIn,
     )
     .option('--until <time>', 'requests before this time', timeIn)
-    .option('--request-id <id>', 'x-request-id of the response');
+    .option('--request-id <id>', 'request whose response has this x-request-id');
 }
 
 /** The parsed options that `searchOptions` adds. */

@@ -119,7 +119,7 @@ export async function fetchRegistryCheckpoints(
     };
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`The registry returned an invalid key: ${error.message}.`, { cause: error });
+    throw new OperatorError(`The registry returned an invalid key or checkpoint: ${error.message}.`, { cause: error });
   }
 }
 

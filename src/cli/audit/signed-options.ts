@@ -46,7 +46,7 @@ export function headOption(): Option {
 export function checkpointsOption(): Option {
   return new Option(
     '--checkpoints <file>',
-    'file with signed checkpoints, such as the one in accessLog.checkpoints.file (also compressed as .gz), or "registry" to fetch the checkpoints from the registry (repeatable)',
+    'file with signed checkpoints, such as the file that accessLog.checkpoints.file names (.gz files are decompressed), or "registry" to fetch the checkpoints from the registry (repeatable)',
   ).argParser(collect);
 }
 
@@ -198,7 +198,7 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
 }
 
 function unconfirmedNote(name: string): string {
-  return `no administrator has confirmed the key of ${name}: compare it with the output of "merchant-gateway audit public-key" on that gateway, then run "merchant-gateway instance-keys confirm"`;
+  return `no administrator has confirmed the key of ${name}. Compare it with the output of "merchant-gateway audit public-key" on that gateway. If both are equal, run "merchant-gateway instance-keys confirm"`;
 }
 
 function rewritten(file: string, message: string): Finding {
