@@ -208,7 +208,7 @@ t.test('gateways list prints the roster with the revision that each gateway has 
   t.same(rest, ['']);
   store.live = [gateway('former', { generation: null })];
   const [, , former, , hint] = await lines();
-  t.match(former, /^former +.* +cannot \(earlier release\) +/);
+  t.match(former, /^former +.* +cannot confirm \(earlier release\) +/);
   t.match(hint, /^A gateway of an earlier release cannot confirm changes\./);
   await database.deleteFrom('gateways').execute();
   store.live = [];

@@ -92,7 +92,7 @@ t.test('each event is a line with the ECS fields that the document lists, oldest
     },
   );
   t.match(second, { event: { action: 'events.exported', sequence: 2 }, user: { name: 'bootstrap' } });
-  t.equal(err, '2 events exported up to sequence 2. Continue later with --after 2.\n');
+  t.equal(err, '2 events exported, up to sequence number 2. To export newer events later, use --after 2.\n');
 });
 
 /** The names of all members of a line, such as `event.id`. */
@@ -210,7 +210,11 @@ t.test('--output creates a file for the owner alone, and never overwrites one', 
   await createMerchant();
   const directory = t.testdir({ other: 'kept', linked: t.fixture('symlink', 'other') });
   const file = `${directory}/events.ndjson`;
-  t.match(await exporting('--output', file), { status: 0, out: '', err: /^2 events exported up to sequence 2\./ });
+  t.match(await exporting('--output', file), {
+    status: 0,
+    out: '',
+    err: /^2 events exported, up to sequence number 2\./,
+  });
   t.equal(statSync(file).mode & 0o777, 0o600);
   const text = readFileSync(file, 'utf8');
   t.equal(linesIn(text).length, 2);
@@ -259,7 +263,7 @@ t.test('an export that fails midway keeps whole pages, and names where to contin
   const file = `${directory}/first`;
   const { status, err } = await exportAt(t, away, '--output', file);
   t.equal(status, 1);
-  t.match(err, /status 503\): Away\..*\nThe export is incomplete: continue after sequence 9 with --after 9\.\n$/);
+  t.match(err, /status 503\): Away\..*\nThe export is incomplete\. To export the missing events, use --after 9\.\n$/);
   t.same(
     linesIn(readFileSync(file, 'utf8')).map(({ event }) => event.sequence),
     [3, 4, 7, 9],
@@ -272,7 +276,7 @@ t.test('an export that fails midway keeps whole pages, and names where to contin
     [12],
   );
   const first = await exportAt(t, await failingRegistry(t, 0, seqs));
-  t.match(first, { status: 1, out: '', err: /continue after sequence 0 with --after 0\.\n$/ });
+  t.match(first, { status: 1, out: '', err: /To export the missing events, use --after 0\.\n$/ });
 });
 
 t.test('Ctrl-C leaves whole pages in the file, and names where to continue', async (t) => {
@@ -303,7 +307,7 @@ t.test('Ctrl-C leaves whole pages in the file, and names where to continue', asy
   t.same(await once(child, 'close'), [130, null]);
   const last = linesIn(readFileSync(file, 'utf8')).at(-1)?.event.sequence ?? 0;
   t.ok(last >= 3);
-  t.equal(err, `Interrupted.\nThe export is incomplete: continue after sequence ${last} with --after ${last}.\n`);
+  t.equal(err, `Interrupted.\nThe export is incomplete. To export the missing events, use --after ${last}.\n`);
 });
 
 t.test('a full disk leaves whole pages in the file, and the export continues after them', async (t) => {
@@ -327,7 +331,7 @@ t.test('a full disk leaves whole pages in the file, and the export continues aft
   t.equal(status, 1);
   t.match(
     err,
-    /^Cannot write to .*: EFBIG\.\nThe export is incomplete: continue after sequence 500 with --after 500\.\n$/,
+    /^Cannot write to .*: EFBIG\.\nThe export is incomplete\. To export the missing events, use --after 500\.\n$/,
   );
   const written = linesIn(readFileSync(file, 'utf8')).map(({ event }) => event.sequence);
   t.same(written, all.slice(0, 500));
@@ -358,6 +362,6 @@ t.test('on a terminal standard error shows the progress, and never the events', 
   const file = `${t.testdir({ token })}/token`;
   t.equal(await run(['events', 'export', '--registry', url, '--token-file', file], io), 0);
   t.equal(linesIn(out).length, 502);
-  const end = '502 events exported up to sequence 502. Continue later with --after 502.';
+  const end = '502 events exported, up to sequence number 502. To export newer events later, use --after 502.';
   t.equal(err, `\r500 events exported\r502 events exported\r${end}\n`);
 });

@@ -173,7 +173,7 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
   }
   t.match(
     stderr,
-    /\nNothing was imported: 13 of 18 lines are invalid\. Correct them and run the same command again\.\n$/,
+    /\nNothing was imported: 13 of 18 lines are invalid\. Correct the file and run the same command again\.\n$/,
   );
   t.notMatch(stderr, 'hidden');
   t.equal(await stored(), 0);

@@ -103,7 +103,7 @@ interface SettingOptions {
  */
 function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Command {
   const isSet = use === 'set';
-  const lists = isSet ? 'replaces the list, ' : '';
+  const lists = isSet ? 'replaces the allowlist, ' : '';
   command
     .option(
       '--status <status>',
@@ -125,7 +125,7 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
   if (isSet) listEnds(command, 'origin', 'origin');
   return command.option<readonly string[]>(
     '--confirm <flag>',
-    `confirm a risky change by its name, one of ${confirmations.join(', ')} (repeatable)`,
+    `confirm a risky change of an allowlist; the flag is one of ${confirmations.join(', ')} (repeatable)`,
     collect,
   );
 }
@@ -136,11 +136,13 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
  */
 function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
   const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];
-  command.addOption(new Option(`--any-${list}`, `remove the list: accept requests from any ${what}`).conflicts(allow));
+  command.addOption(
+    new Option(`--any-${list}`, `remove the allowlist: accept requests from any ${what}`).conflicts(allow),
+  );
   command.addOption(
     new Option(
       `--deny-every-${list}`,
-      `set an empty list: reject requests from every ${what}; requires --confirm empty_list`,
+      `set an empty allowlist: reject requests from every ${what}; requires --confirm empty_list`,
     ).conflicts([allow, any]),
   );
 }

@@ -33,11 +33,11 @@ const advice = ({
   400: 'Check the arguments.',
   401:
     rejectedToken ??
-    `Check that ${tokenOption}, or ${tokenVariable}, has the token of ${name.replace('the registry', 'this registry')}.` +
+    `Check that ${tokenOption}, or ${tokenVariable}, gives a valid token for ${name.replace('the registry', 'this registry')}.` +
       (section === 'registry' ? ' If you have signed in, run "merchant-gateway login" again.' : ''),
   403: 'Run "merchant-gateway whoami" and "merchant-gateway roles" to see what this token may do.',
   421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
-  404: `Check the id with the command ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
+  404: `Check the id with a command such as ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
   503: `Try again. If this fails again, read ${log}.`,
 });
 

@@ -15,7 +15,7 @@ interface SpanOptions {
 /** Creates the commands `instance-keys list`, `pin`, `confirm` and `end`. */
 export function instanceKeysCommand(io: CommandIo, env: Environment = process.env): Command {
   const keys = new Command('instance-keys').description(
-    'show, confirm and replace the keys with which gateways sign their access logs',
+    'list, add and confirm the keys with which gateways sign their access logs, and end the validity of a key',
   );
   const edge = { io, env };
 
@@ -47,7 +47,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
   const confirm = keys
     .command('confirm <public-key>')
     .description(
-      'confirm that a key belongs to the gateway that "merchant-gateway instance-keys list" names; first compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
+      'confirm that a key belongs to the gateway whose name "merchant-gateway instance-keys list" shows beside the key; before you confirm, compare the key with the output of "merchant-gateway audit public-key" on the machine of that gateway',
     );
   administer(confirm, edge, async ({ client, args, show }) => {
     const data = await change(client, 'confirm', { publicKey: args[0] });

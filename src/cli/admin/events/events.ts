@@ -17,7 +17,7 @@ const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() 
 /** Creates the commands `events list`, `export` and `verify`. */
 export function eventsCommand(io: CommandIo, env: Environment = process.env): Command {
   const events = new Command('events').description('show the audit trail: who changed what, and when');
-  const list = events.command('list').description('list events: who changed what, and when, newest first');
+  const list = events.command('list').description('list events, newest first: who changed what, and when');
   administer<PageOptions & FilterOptions>(
     pageOptions(filterOptions(list)),
     { io, env },

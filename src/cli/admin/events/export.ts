@@ -26,8 +26,12 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
   const command = events
     .command('export')
     .description('print events as JSON lines with ECS field names for a SIEM, oldest first')
-    .option('--output <file>', 'write to this new file (mode 0600) instead of standard output')
-    .option('--after <sequence>', 'continue after the last sequence number of an earlier export', sequenceIn);
+    .option('--output <file>', 'create this file (mode 0600) and write the events to it instead of standard output')
+    .option(
+      '--after <sequence>',
+      'only events after this sequence number, e.g. the last one of an earlier export',
+      sequenceIn,
+    );
   administer<ExportOptions>(filterOptions(command), edge, ({ client, options }) =>
     interruptible((signal) => exportEvents(client, options, edge.io, signal)),
   );
@@ -62,12 +66,14 @@ async function exportEvents(
     await target.close();
     const count = counted(exported, 'event');
     const start = io.isTerminal === true ? '\r' : '';
-    io.err(`${start}${count} exported up to sequence ${end}. Continue later with --after ${end}.\n`);
+    io.err(
+      `${start}${count} exported, up to sequence number ${end}. To export newer events later, use --after ${end}.\n`,
+    );
   } catch (error) {
     await target.abandon(isBegun);
     if (!isBegun || !(error instanceof OperatorError)) throw error;
     if (io.isTerminal === true) io.err('\n');
-    const next = `The export is incomplete: continue after sequence ${place} with --after ${place}.`;
+    const next = `The export is incomplete. To export the missing events, use --after ${place}.`;
     throw new OperatorError(`${error.message}\n${next}`, { cause: error });
   }
 }

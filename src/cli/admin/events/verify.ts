@@ -38,13 +38,13 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   changed: 'was changed',
   removed: 'is missing',
   reordered: 'was moved to another position',
-  added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
+  added: 'is the first event outside the chain: it was inserted, or an earlier release of the registry wrote it',
   'added-removed':
-    'is the last event of the chain. Fewer events are outside the chain than --added states: somebody deleted events, or the registry deleted them after their retention period',
+    'ends the audit trail, which has fewer events outside the chain than --added states. Somebody deleted such events, or the registry deleted them after their retention period',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
     'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them without a signature after their retention period. The registry signs deletions only if registry.witness is set; earlier releases never sign them',
-  'rolled-back': 'differs from the checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
+  'rolled-back': 'does not match a checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 
 /** Creates the command `events verify`. */
@@ -56,7 +56,7 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
     )
     .option<readonly string[]>(
       '--checkpoint <file>',
-      'checkpoint file that --save wrote earlier and that you keep on another machine (repeatable)',
+      'compare the chain with this checkpoint, which --save wrote to a file earlier; keep the file on another machine (repeatable)',
       collect,
     )
     .option<readonly string[]>(
@@ -71,7 +71,7 @@ export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
     )
     .option(
       '--save <file>',
-      'if the command finds no fault, write a checkpoint (number and hash of the verified events) to this file; keep the file on another machine',
+      'if the command finds no fault, write a checkpoint (position and hash of the last verified event) to this file; keep the file on another machine',
     );
   administer<VerifyOptions>(command, edge, async ({ client, options, show }) => {
     const state = await readState(client);
@@ -211,12 +211,12 @@ function summaryOf(
     ...(unchained.count === 0
       ? []
       : [
-          `Events outside the chain: ${unchained.count}. If you have examined all of them, use --added ${unchained.count}.`,
+          `Events outside the chain: ${unchained.count}. The option --added ${unchained.count} states that you have examined and accept all of them.`,
         ]),
     ...(former === 0 ? [] : [unverified]),
     publicKey === null
-      ? 'The chain is not signed. Set registry.witness, or use --checkpoint to compare the chain with a checkpoint that --save wrote earlier.'
-      : `Events are signed up to position ${signedTo}${unsigned === 0 ? '' : `; ${counted(unsigned, 'later event')} not signed ${byWhom}`}` +
+      ? 'The chain is not signed, because registry.witness is not set. Without signatures, only --checkpoint with an earlier checkpoint detects a rebuilt chain.'
+      : `Signatures cover the events up to position ${signedTo}${unsigned === 0 ? '' : `; ${counted(unsigned, 'later event')} ${unsigned === 1 ? 'is' : 'are'} not signed ${byWhom}`}` +
         (isKeyGiven
           ? '.'
           : '. The public key came from the registry itself. To verify the signatures without trust in the registry, use --public-key with a copy of the key that you stored earlier.'),
@@ -254,9 +254,10 @@ function keyIn(text: string, what: string): NoteKey {
     return forPurpose(parseKey(text), 'note');
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`${what} has ${text === '' ? 'no' : 'an invalid'} public key: ${error.message}.`, {
-      cause: error,
-    });
+    throw new OperatorError(
+      `${what} has ${text === '' ? 'no public key: add a key that "merchant-gateway checkpoints head" prints' : `an invalid public key: ${error.message}`}.`,
+      { cause: error },
+    );
   }
 }
 

@@ -139,7 +139,7 @@ class FirstLines {
 
 function repeated(seen: Map<string, number>, field: string, value: string, line: number): string | null {
   const first = seen.get(value);
-  if (first !== undefined) return `${field} is already in line ${first}`;
+  if (first !== undefined) return `the same ${field} is already in line ${first}`;
   seen.set(value, line);
   return null;
 }

@@ -106,7 +106,7 @@ function badLines({ lines, bad, problems }: CheckedFile): OperatorError {
   const more = bad > shown ? [`… and ${counted(bad - shown, 'more invalid line')}`] : [];
   const end =
     `Nothing was imported: ${bad} of ${counted(lines, 'line')} ${bad === 1 ? 'is' : 'are'} invalid. ` +
-    'Correct them and run the same command again.';
+    'Correct the file and run the same command again.';
   return new OperatorError([...messages, ...more, end].join('\n'));
 }
 

@@ -47,7 +47,8 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return null;
-    const reason = code === 'ELOOP' ? 'it is a symbolic link' : (code ?? 'unknown reason');
+    const reason =
+      code === 'ELOOP' ? 'it is a symbolic link; replace it with a regular file' : (code ?? 'unknown reason');
     throw new OperatorError(`The token file ${file} cannot be read: ${reason}.`);
   }
   try {

@@ -50,7 +50,7 @@ export function unusualCommand(io: CommandIo, env: Environment = process.env): C
     else showChange({ ...finding, propagation }, findingLines(finding));
   });
 
-  const webhooks = unusual.command('webhooks').description('list webhooks that could not be delivered');
+  const webhooks = unusual.command('webhooks').description('list webhook messages that have not been delivered');
   administer(webhooks, edge, async ({ client, show }) => {
     const path = ['unusual', 'webhooks'];
     const { data } = await client.ask({ method: 'GET', path, expects: Type.Array(undeliveredSchema) });

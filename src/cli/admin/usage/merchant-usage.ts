@@ -49,7 +49,9 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
     if (options.confirm !== id) throw new WrongUsage(`the deletion cannot be undone: confirm it with --confirm ${id}`);
     const path = ['merchants', id, 'usage'];
     const { data } = await client.ask({ method: 'DELETE', isRepeatable: true, path, expects: forgottenSchema });
-    show(data, [`Deleted ${counted(data.rows, 'row')} of the usage of the merchant ${id}.`]);
+    show(data, [
+      `Deleted the request counts and refusals of the merchant ${id} (${counted(data.rows, 'database row')}).`,
+    ]);
   });
 }
 
@@ -66,7 +68,10 @@ function verdictLines({
     ['time', `${since} to ${until}`],
     ['accepted requests', String(requests)],
     ['would be refused', `${refused.requests} from ${from}`],
-    ['uncertain', `${uncertain} (requests whose address is not stored, or not exactly enough)`],
+    [
+      'uncertain',
+      `${uncertain} (requests without a stored address, or from a stored network that the allowlist admits only in part)`,
+    ],
   ]);
   if (addresses.length === 0) return summary;
   const rows = addresses.map((one) => [one.address, one.country ?? '', String(one.requests), one.firstAt, one.lastAt]);

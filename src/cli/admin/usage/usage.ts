@@ -44,7 +44,7 @@ export function usageCommand(io: CommandIo, env: Environment = process.env): Com
         'unit of time in the chart (default: hour for a period of up to two days, otherwise day)',
       ).choices(['hour', 'day']),
     )
-    .addOption(new Option('--csv', 'print the rows as CSV').conflicts('json'));
+    .addOption(new Option('--csv', 'print the request counts as CSV instead of a chart or table').conflicts('json'));
   administer<UsageOptions>(usage, { io, env }, async ({ client, options, show }) => {
     const now = Date.now();
     const since = new Date(now - options.since * 1_000).toISOString();
@@ -96,7 +96,9 @@ export async function everyPage<Item extends TSchema>(
     all.push(...data);
     if (page === null || number >= page.total_pages) return all;
   }
-  throw new WrongUsage(`the list has more than ${mostPages * perPage} rows: give a shorter period with --since`);
+  throw new WrongUsage(
+    `the registry has more than ${mostPages * perPage} request counts for this period: give a shorter period with --since`,
+  );
 }
 
 /** Formats rows as CSV, with terminal control characters escaped. */

@@ -65,8 +65,8 @@ async function registryAccessOf(options: OperatorAccessOptions, env: Environment
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `the command gets its token for the operators' API from the registry, but cannot call the registry: ${error.message}. ` +
-        "Or give the shared operators' token with --token-file",
+      `${error.message}. The command needs this access to the registry to get its token for the operators' API. ` +
+        "Instead of this access, you can give the shared operators' token with --token-file",
     );
   }
 }

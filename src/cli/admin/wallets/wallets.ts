@@ -145,8 +145,8 @@ async function accessForMerchant(options: CreateOptions, env: Environment): Prom
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `the command first looks up the merchant at the registry, but cannot call the registry: ${error.message}. ` +
-        'If the registry is unreachable from here, use --no-registry-check',
+      `${error.message}. The command needs this access to the registry to check that the merchant exists. ` +
+        'To skip the check, use --no-registry-check',
     );
   }
 }
