@@ -34,7 +34,7 @@ export function holdsApiKey(text: string): boolean {
 
 /** The message for a line or field that contains the prefix of an API key. */
 export const holdsApiKeyMessage =
-  'contains what looks like an API key: give the hash of the key as lookupId, never the key itself';
+  'contains what looks like an API key. Give the hash of the key as lookupId, never the key itself';
 
 /**
  * The time of the last status change of a key or merchant. Null if the registry does not know this time. The field is

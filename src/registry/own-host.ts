@@ -150,7 +150,12 @@ function foreignHost(): Refusal {
 }
 
 function foreignOrigin(): Refusal {
-  return new Refusal(403, 'Web pages of other origins may not use this API', [], 'foreign_origin');
+  return new Refusal(
+    403,
+    'This API rejects requests from web pages of other origins: call it from a program',
+    [],
+    'foreign_origin',
+  );
 }
 
 function plainHttp(): Refusal {

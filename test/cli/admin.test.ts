@@ -414,7 +414,7 @@ t.test('a rejection by the registry is reported with a remedy', async (t) => {
     [['keys', 'revoke', 'key_none'], /^The registry rejected the request \(status 404\): Key not found\. /],
     [
       ['keys', 'reset', keyId],
-      /^The registry rejected the request \(status 409\): The key is not active any more: create a new one\.\n$/,
+      /^The registry rejected the request \(status 409\): Only an active key can be reset: create a new key\.\n$/,
     ],
     [
       ['merchants', 'create', '--name', '', '--status', 'active'],

@@ -146,7 +146,7 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
     [key(9).replace('{', '{"status":"REVOKED",'), /has two fields with the same name/],
     [Buffer.from([0x22, 0xff, 0x22]), /is not valid UTF-8/],
     ['[]', /must be a JSON object/],
-    [key(10, { key: secret }), /contains what looks like an API key: give the hash of the key as lookupId/],
+    [key(10, { key: secret }), /contains what looks like an API key\. Give the hash of the key as lookupId/],
     [`${secret} is no JSON`, /contains what looks like an API key/],
     [
       key(10, { label: 'svc\\u005flive_4Vz1cQ8mXo2hidden' }).replace('\\\\u', '\\u'),
@@ -154,7 +154,10 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
     ],
     [key(1), /lookupId is already in line 3/],
     [merchant(), /merchantId is already in line 1/],
-    [key(11, { merchantId: 'm_none' }), /the registry has no merchant m_none; create it, or import it before its keys/],
+    [
+      key(11, { merchantId: 'm_none' }),
+      /the registry has no merchant m_none\. Import it before its keys, or correct the id/,
+    ],
     [key(12, { environment: 'prod', status: 'x' }), /environment must be live or test/],
     [' '.repeat(longestLineBytes + 1), /is longer than 786432 bytes/],
     ['', /^$/],

@@ -171,7 +171,7 @@ onEachDatabase(
       status: 409,
       body: {
         message:
-          'Nothing was changed: the record or setting has changed since the request was made. Request the change again',
+          'The change was not made: the record or setting has changed since the request was made. Request the change again',
         data: { code: 'approval_stale' },
       },
     });

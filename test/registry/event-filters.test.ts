@@ -90,9 +90,9 @@ t.test('an invalid filter is a 422 that names it', async (t) => {
     [{ administratorId: '' }, 'administratorId must be the id of an administrator'],
     [
       { proof: 'token' },
-      'proof must be bootstrap (the shared token), registry, unproven (a failed sign-in), token:ID or session:ID',
+      'proof must be bootstrap (the shared token), registry (the registry itself), unproven (a failed sign-in), token:ID or session:ID',
     ],
-    [{ requestId: 'x'.repeat(65) }, 'requestId must be the id of a request'],
+    [{ requestId: 'x'.repeat(65) }, 'requestId must be the id of an HTTP request'],
     [{ reason: 'a\nb' }, /^reason must be a text of 1 to 200 characters on one line/],
     [{ reason: 'x'.repeat(201) }, /^reason must be a text of 1 to 200/],
     [{ revision: '-1' }, /^revision must be a whole number/],

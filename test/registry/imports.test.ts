@@ -162,7 +162,7 @@ onEachDatabase(
       [keyEntry(2, { merchantId: 'm_x' }), /but differs in merchantId$/],
       [keyEntry(9, { keyId: 'key_2' }), /keyId belongs to another key in the registry$/],
       [keyEntry(9, { permissions: ['wallet:read'] }), /"wallet" is not a resource; did you mean wallets\?/],
-      [keyEntry(9, { merchantId: 'm_x' }), /the registry has no merchant m_x; create it, or import it before/],
+      [keyEntry(9, { merchantId: 'm_x' }), /the registry has no merchant m_x\. Import it before its keys, or correct/],
     ];
     for (const [entry, message] of cases) {
       t.match((await check([keyEntry(10), entry])).body.data.problems, [{ index: 1, message }], String(message));
@@ -206,7 +206,7 @@ t.test('all problems of invalid entries are reported together, without repeating
     [null, [/^must be a JSON object$/]],
     [[], [/^must be a JSON object$/]],
     [{}, [/lookupId is required/, /merchantId is required/, /environment/, /status/, /permissions is required/]],
-    [keyEntry(1, { type: 'other' }), [/type must be key or merchant/]],
+    [keyEntry(1, { type: 'other' }), [/type must be key, or merchant in the entry of a merchant/]],
     [keyEntry(1, { lookupId: hash(1).slice(1) }), [/lookupId must be 64 hexadecimal digits/]],
     [keyEntry(1, { lookupId: `${hash(1)}\n` }), [/lookupId must be 64/]],
     [keyEntry(1, { environment: 'prod' }), [/environment must be live or test/]],

@@ -89,7 +89,7 @@ onEachDatabase('a revoked key stays revoked, and revoking it again changes nothi
     ...{
       status: 409,
       body: {
-        message: 'The key is not active any more: create a new one',
+        message: 'Only an active key can be reset: create a new key',
         data: { code: 'conflict', errors: emptyList },
       },
     },

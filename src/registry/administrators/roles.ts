@@ -35,7 +35,7 @@ export const roles = {
     ],
   },
   support: {
-    description: 'reads merchants, keys, events and usage, and may revoke keys; creates nothing',
+    description: 'reads merchants, keys, events and usage, revokes keys, and decides about findings of unusual use',
     isOfMember: false,
     permissions: [...reads, 'keys:revoke', 'unusual:answer', ...ofEverybody],
   },

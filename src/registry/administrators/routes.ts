@@ -109,7 +109,7 @@ export const administratorRoutes =
       {
         schema: { querystring: administratorsQuery },
         config: {
-          operation: { summary: 'Administrators, by name', page: administratorSchema },
+          operation: { summary: 'Administrators, sorted by name', page: administratorSchema },
           access: { permission: 'administrators:read', reads: 'members' },
         },
       },

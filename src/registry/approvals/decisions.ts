@@ -163,7 +163,7 @@ async function refuse(context: RegistryContext, author: Author, id: string, why:
     const after = await decide(change, id, { ...deciderOf(author), decision: why, status: 'REFUSED' });
     return { result: null, events: [eventOf('approval.refused', after)] };
   });
-  return new Refusal(409, `Nothing was changed: ${why}. Request the change again`, [], 'approval_stale');
+  return new Refusal(409, `The change was not made: ${why}. Request the change again`, [], 'approval_stale');
 }
 
 function deciderOf({ administratorId, actor, reason }: Author) {

@@ -29,7 +29,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
       {
         schema: { querystring: approvalsQuery },
         config: {
-          operation: { summary: 'Changes that wait for approval or were decided, newest first', page: approvalSchema },
+          operation: { summary: 'Requests for approval, newest first', page: approvalSchema },
           access: { permission: 'approvals:read' },
         },
       },
@@ -76,7 +76,10 @@ export function approvalRoutes(attempts: Attempts): Routes {
       {
         schema: { params: idParams, querystring: noQuery },
         config: {
-          operation: { summary: 'Approve a request and make its change', data: withPropagation(approvalSchema) },
+          operation: {
+            summary: 'Approve a request, and make the requested change unless it is a funding',
+            data: withPropagation(approvalSchema),
+          },
           access: { permission: 'approvals:decide', isProven: true },
         },
       },
@@ -86,7 +89,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
           approve(context, authorOf(request), callerOf(request), id),
         );
         const propagation = revision === null ? noGateway : await confirm(revision, null);
-        return respondToChange(reply, 200, 'Approved and changed', approval, propagation);
+        return respondToChange(reply, 200, 'Request approved', approval, propagation);
       },
     );
 

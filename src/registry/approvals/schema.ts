@@ -19,7 +19,7 @@ export const approvalSchema = Type.Object({
   subject: textOrNull,
   before: snapshot,
   after: snapshot,
-  needs: Type.String({ description: 'the permission that an administrator needs to approve' }),
+  needs: Type.String({ description: 'the permission that an administrator must have to approve the request' }),
   status: Type.String({ description: approvalStatuses.join(', ') }),
   requestedBy: textOrNull,
   requester: Type.String(),

@@ -72,7 +72,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { body: confirmBody, querystring: noQuery },
         config: {
-          operation: { summary: 'Confirm that a key belongs to its gateway', data: instanceKeySchema },
+          operation: {
+            summary: 'Confirm that a signing key (instance key) belongs to the gateway that it names',
+            data: instanceKeySchema,
+          },
           access: { permission: 'checkpoints:write' },
         },
       },
@@ -87,7 +90,7 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       {
         schema: { body: endBody, querystring: noQuery },
         config: {
-          operation: { summary: 'End the validity of a key', data: instanceKeySchema },
+          operation: { summary: 'End the validity of a signing key (instance key)', data: instanceKeySchema },
           access: { permission: 'checkpoints:write' },
         },
       },

@@ -99,7 +99,9 @@ export class Witness {
       const checkpoint = readCheckpoint(parsed.note, [instance]);
       // The database stores the note with all its signatures, so further signatures could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
-        throw new InvalidNote('the checkpoint must have only two signatures: of the gateway key and of the run key');
+        throw new InvalidNote(
+          'the checkpoint must have exactly two signatures: one with the gateway key and one with the run key',
+        );
       origin = runKeyName(checkpoint.name, checkpoint.run);
       return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
     } catch (error) {

@@ -137,7 +137,7 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   if (id === caller.administratorId && caller.session !== null) {
     throw new Refusal(
       409,
-      'You cannot create a link for yourself while you are signed in: sign in again to prove your identity',
+      'A console session cannot create a link for its own administrator. To prove your identity, sign in again',
       [],
       'signed_in_already',
     );
@@ -168,7 +168,7 @@ async function defaultOwner(transaction: RegistryDatabase, { administratorId }: 
   const [first, ...others] = await activeOwners(transaction);
   if (first === undefined) {
     const create = 'merchant-gateway administrators create NAME --role owner';
-    throw new Refusal(409, `No owner exists yet: create one first with "${create}"`, [], 'no_owner');
+    throw new Refusal(409, `No active owner exists: create one with "${create}"`, [], 'no_owner');
   }
   if (others.length === 0) return first;
   const message = 'administrator is required with the shared token, because there are several owners';

@@ -61,7 +61,10 @@ export function requireConsoleHost(app: FastifyInstance, origin: () => string, o
   refuse(app, onRefused, (request) => {
     const [host, ...more] = hostsIn(request);
     if (more.length === 0 && host?.toLowerCase() === new URL(origin()).host) return null;
-    return new Refusal(421, 'The Host header is not the host of registry.console.origin');
+    return new Refusal(
+      421,
+      'The Host header does not name this console: use the host in registry.console.origin, or change that option',
+    );
   });
 }
 

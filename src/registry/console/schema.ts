@@ -7,7 +7,11 @@ const momentOrNull = Type.Union([Type.Null(), moment]);
 /** The body of `POST /console-links`. */
 export const newLinkBody = Type.Object({
   administrator: Type.Optional(
-    Type.String({ pattern: actorForm, description: 'the name or the id of an administrator; default: the caller' }),
+    Type.String({
+      pattern: actorForm,
+      description:
+        'the name or the id of an administrator; default: the caller or, with the shared token, the only active owner',
+    }),
   ),
 });
 

@@ -80,12 +80,13 @@ export const eventFilters = {
   proof: Type.Optional(
     Type.String({
       pattern: new RegExp(`${noKeyIn}(?:bootstrap|registry|unproven|(?:token|session):[A-Za-z0-9_-]{1,64})$`),
-      description: 'bootstrap (the shared token), registry, unproven (a failed sign-in), token:ID or session:ID',
+      description:
+        'bootstrap (the shared token), registry (the registry itself), unproven (a failed sign-in), token:ID or session:ID',
     }),
   ),
   claimed: personName,
   source: Type.Optional(Type.String({ pattern: /^[0-9A-Fa-f.:]{2,45}$/, description: 'an IP address' })),
-  requestId: identifier('the id of a request'),
+  requestId: identifier('the id of an HTTP request'),
   reason: Type.Optional(keylessLine(200, 'ticket 4711')),
   revision: number('a whole number: the revision of a change'),
   since: moment,

@@ -102,7 +102,7 @@ class Batch {
       return { path: 'keyId', message: 'keyId belongs to another key in the registry' };
     }
     if (!this.#known.has(merchantId)) {
-      const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
+      const message = `merchantId: the registry has no merchant ${merchantId}. Import it before its keys, or correct the id`;
       return { path: 'merchantId', message };
     }
     // Accepts unknown resources in the permissions of a revoked key. Such a key permits nothing, and an older export

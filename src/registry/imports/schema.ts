@@ -22,7 +22,7 @@ export const merchantEntrySchema = Type.Object({
 
 /** A key to import, identified by its hash. If `keyId` is missing, the import generates an id. */
 export const keyEntrySchema = Type.Object({
-  type: Type.Optional(Type.Literal('key', { description: 'key or merchant' })),
+  type: Type.Optional(Type.Literal('key', { description: 'key, or merchant in the entry of a merchant' })),
   lookupId: Type.String({
     pattern: /^[0-9a-fA-F]{64}$/,
     description:
@@ -57,7 +57,7 @@ export const checkBody = Type.Object({
   merchants: Type.Optional(
     Type.Array(identifier, {
       maxItems: mostEntries,
-      description: `a list of at most ${mostEntries} ids of merchants that an earlier batch imports`,
+      description: `a list of at most ${mostEntries} ids of merchants that you will import before these entries`,
     }),
   ),
 });

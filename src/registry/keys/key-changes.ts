@@ -86,7 +86,7 @@ export function resetKey(
     const old = await findKey(change.transaction, keyId);
     const { now } = change;
     if (old.status !== 'ACTIVE' || (old.expires_at ?? Infinity) <= now) {
-      throw new Refusal(409, 'The key is not active any more: create a new one');
+      throw new Refusal(409, 'Only an active key can be reset: create a new key');
     }
     const { merchant_id, environment, permissions, label } = old;
     // By default, the new key inherits the expiry of the old key: a reset must not make a temporary key permanent.

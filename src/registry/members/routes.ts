@@ -42,7 +42,10 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       '/merchants/:id/members',
       {
         schema: { params: idParams, querystring: membersQuery },
-        config: { operation: { summary: 'The members of a merchant, by name', page: memberSchema }, access: reading },
+        config: {
+          operation: { summary: 'The members of a merchant, sorted by name', page: memberSchema },
+          access: reading,
+        },
       },
       async ({ params, query }) => {
         const paging = pagingOf(query);
@@ -82,7 +85,7 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       {
         schema: { params: memberParams, body: memberChangesBody, querystring: noQuery },
         config: {
-          operation: { summary: 'Change the role of a member, or disable the member', data: memberSchema },
+          operation: { summary: 'Change the role or the status of a member', data: memberSchema },
           access: changing,
         },
       },

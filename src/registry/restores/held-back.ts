@@ -124,7 +124,7 @@ export function lift(context: ChangeContext, author: Author, id: string): Promis
       if (before.go_live === 0 && was.go_live === 1 && (await rulesIn(transaction)).goLive) {
         throw new Refusal(
           409,
-          `The merchant ${id} would go live, which needs approval: set its status and go-live with "merchant-gateway merchants set ${id}" instead`,
+          `The merchant ${id} would go live, which needs approval: run "merchant-gateway merchants set ${id} --status ${was.status} --go-live" instead`,
           [],
           'approval_required',
         );

@@ -8,16 +8,20 @@ const longestText = 100;
 export const searchQuery = Type.Object({
   q: withPurpose(
     keylessLine(longestText),
-    'A part of the name of a merchant, or the whole id of a merchant, key, administrator or request, or an IP address',
+    'A part of the name of a merchant, the whole name of an administrator, an IP address, or the whole id of a merchant, key, administrator or HTTP request',
   ),
 });
 
 /** One result of a search. */
 export const foundSchema = Type.Object({
   kind: Type.Enum(['merchant', 'key', 'refusal', 'event', 'address', 'administrator']),
-  id: Type.String({ description: 'the id, or the address' }),
+  id: Type.String({
+    description:
+      'the id of the merchant, key or administrator; for a refusal or an event, the id of its HTTP request; for an address, the address',
+  }),
   name: Type.Union([Type.Null(), Type.String()], {
-    description: 'the name of a merchant or an administrator, the label of a key, or the code of a refusal',
+    description:
+      'the name of a merchant or an administrator, the label of a key, the code of a refusal, or the action of an event',
   }),
   merchantId: Type.Union([Type.Null(), Type.String()]),
 });

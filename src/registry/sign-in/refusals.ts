@@ -27,7 +27,7 @@ export function unavailableRefusal(): Refusal {
 export function refreshRunning(): Refusal {
   return new Refusal(
     409,
-    'Another request is refreshing this sign-in: read the token file again',
+    'Another request is refreshing this sign-in, or has just refreshed it: use the new token from that request',
     [],
     'refresh_running',
   );

@@ -44,7 +44,7 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       {
         schema: { querystring: unusualQuery },
         config: {
-          operation: { summary: 'Unusual use of keys, newest first', page: unusualFindingSchema },
+          operation: { summary: 'Findings about unusual use of keys, newest first', page: unusualFindingSchema },
           access: { permission: 'unusual:read', merchant: 'list' },
         },
       },

@@ -24,7 +24,10 @@ export async function judgeAllowlist(
 ): Promise<Verdict> {
   const given = allow.split(',').filter((entry) => entry !== '');
   const { entries, problems, concerns } = checkIpAllowlist(given);
-  const [first, ...others] = problems.map((problem) => ({ ...problem, path: 'allow' }));
+  const [first, ...others] = problems.map(({ message }) => ({
+    path: 'allow',
+    message: message.replace('ipAllowlist', 'allow'),
+  }));
   if (first !== undefined) throw Refusal.invalid([first, ...others]);
   if (given.length > mostEntries)
     throw Refusal.invalid([{ path: 'allow', message: `allow must have at most ${mostEntries} entries` }]);
