@@ -5,7 +5,7 @@ import { OperatorError } from '../config/operator-error.js';
 /** Messages that say why a database is unusable. `/readyz` shows them to any client, so they name no host or user. */
 export const databaseConditions = {
   away: 'The database is unavailable',
-  busy: 'The database is locked, or does not respond in time',
+  busy: 'The database is locked or overloaded, or does not respond in time',
   full: 'The disk of the database is full',
   failing: 'The disk of the database fails',
   readOnly: 'The database is read-only',
@@ -47,7 +47,11 @@ const sqliteFailures: readonly SqliteFailure[] = [
     remedy: 'it is locked by another program; wait for that program, or stop it',
   },
   { codes: /^SQLITE_FULL/, condition: 'full', remedy: 'its disk is full; make room' },
-  { codes: /^SQLITE_READONLY/, condition: 'readOnly', remedy: 'it is read-only; give this user write access' },
+  {
+    codes: /^SQLITE_READONLY/,
+    condition: 'readOnly',
+    remedy: 'it is read-only; give the user of this process write access',
+  },
   {
     codes: /^SQLITE_IOERR/,
     condition: 'failing',
@@ -57,8 +61,8 @@ const sqliteFailures: readonly SqliteFailure[] = [
     codes: /^SQLITE_CANTOPEN/,
     condition: 'away',
     remedy:
-      'one of its files cannot be opened; check that its directory exists, that this user may write to the directory ' +
-      'and its files, and that the limit of open files is high enough',
+      'one of its files cannot be opened; check that its directory exists, that the user of this process can write ' +
+      'to the directory and its files, and that the limit of open files is high enough',
   },
 ];
 
@@ -80,10 +84,10 @@ const remedies: Readonly<Record<string, string>> = {
   EHOSTUNREACH: 'it cannot be reached; check host and network',
   ENETUNREACH: 'it cannot be reached; check host and network',
   ECONNRESET: 'it closed the connection; check its log',
-  '28P01': 'it rejects the password; correct the user and the password',
-  '28000': 'it rejects this user from this host; check that the user exists, and check its pg_hba.conf',
+  '28P01': 'it rejects the password; correct the user or the password',
+  '28000': 'it rejects this user from this host; check that the user exists, and check the file pg_hba.conf',
   '3D000': 'there is no such database; create it first',
-  '42501': 'the user may not connect to it; grant CONNECT',
+  '42501': 'the user lacks the privilege to connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or close some',
   '57014': 'a statement took too long; find what blocks the statement, or raise statementTimeoutSeconds',
   '55P03':

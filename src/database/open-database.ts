@@ -217,7 +217,7 @@ function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | 
       ? `The database ${hostAndDatabaseOf(url)} has no tables of the ${existingOf}`
       : `There is no database ${file}`;
   return new DatabaseError(
-    `${what} (${existingOf}.database.url): for a new installation, pass --create (Helm chart: ${existingOf}.createDatabase); otherwise, correct the URL. Without --create, the program creates nothing, so that a wrong URL causes this error.`,
+    `${what} (${existingOf}.database.url): for a new installation, pass --create (Helm chart: ${existingOf}.createDatabase); otherwise, correct the URL. Without --create, the program creates no database, because a wrong URL would lead to an empty one.`,
   );
 }
 

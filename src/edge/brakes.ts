@@ -36,13 +36,13 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while the limits for key lookups apply to all sources, because unthrottled sources together have reached throttle.totalBadKeys. Requests without an acceptable key then share log lines.',
+    '1 while key lookups are limited for all sources, because the sources that are not throttled have together sent throttle.totalBadKeys requests without an acceptable key. Such requests then share log lines.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );
   metrics.counterByWord(
     'gateway_throttled_lookups_refused_total',
-    'Key lookups refused for throttled sources, by reason: checksum (the key has a wrong checksum) or budget (the limits for lookups are used up).',
+    'Key lookups that the throttle refused, by reason: checksum (the key has a wrong checksum) or budget (the lookup quota is used up).',
     'reason',
     () => ({ ...(throttle?.refusedLookups ?? { checksum: 0, budget: 0 }) }),
   );

@@ -43,7 +43,7 @@ export function parseProof(text: string): LineProof {
   const entry = Buffer.from(encoded, 'base64');
   if (entry.length <= hashDigits)
     throw new InvalidNote(
-      'the line "extra" of the proof must contain the hash of the previous log line and the log line',
+      'the line "extra" of the proof must contain the hash of the previous log line, followed by the log line itself',
     );
   if (index === '') throw new InvalidNote('the third line of the proof must be "index" and the index of the log line');
   if (path.length > mostPathHashes) throw new InvalidNote(`the proof has more than ${mostPathHashes} hashes`);

@@ -127,8 +127,8 @@ export function parseRecordText(text: string): unknown {
 
 const jsonProblems: Readonly<Record<JsonProblem, string>> = {
   invalid: 'the record is not JSON',
-  'repeated-name': 'the record contains a repeated member name',
-  'forbidden-name': 'the record has a member named __proto__',
+  'repeated-name': 'the record has two fields with the same name',
+  'forbidden-name': 'the record has a field named __proto__',
   'too-deep': `the record is nested more than ${deepestLevel} levels deep`,
   'too-precise': 'the record has a number that cannot be stored exactly, because it has too many digits',
 };

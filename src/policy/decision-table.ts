@@ -103,8 +103,8 @@ export const credentialRules = [
     passes: (facts, key) => key.keyStatus === 'ACTIVE' && (key.expiresAt === null || facts.now < key.expiresAt),
     reason: (_facts, { keyStatus, keyStatusChangedAt, expiresAt, keyRevision }, textOf) =>
       keyStatus === 'ACTIVE' && expiresAt !== null
-        ? `the key expired at ${textOf(expiresAt)} (revision ${keyRevision})`
-        : `the key ${stateText(keyStatus, keyStatusChangedAt, textOf)} (revision ${keyRevision})`,
+        ? `the key expired at ${textOf(expiresAt)} (record revision ${keyRevision})`
+        : `the key ${stateText(keyStatus, keyStatusChangedAt, textOf)} (record revision ${keyRevision})`,
   },
   {
     code: 'merchant_inactive',
@@ -112,14 +112,14 @@ export const credentialRules = [
     message: 'Merchant is not active',
     passes: (_facts, merchant) => merchant.merchantStatus === 'ACTIVE',
     reason: (_facts, { merchantStatus, merchantStatusChangedAt, merchantRevision }, textOf) =>
-      `the merchant ${stateText(merchantStatus, merchantStatusChangedAt, textOf)} (revision ${merchantRevision})`,
+      `the merchant ${stateText(merchantStatus, merchantStatusChangedAt, textOf)} (record revision ${merchantRevision})`,
   },
   {
     code: 'merchant_not_live',
     status: 401,
     message: 'Merchant is not live',
     passes: (facts, merchant) => facts.environment !== 'live' || merchant.goLive,
-    reason: (_facts, { merchantRevision }) => `goLive of the merchant is false (revision ${merchantRevision})`,
+    reason: (_facts, { merchantRevision }) => `goLive of the merchant is false (record revision ${merchantRevision})`,
   },
   {
     // An empty allowlist allows no address. Null means that there is no allowlist, so every address is allowed.
@@ -149,7 +149,7 @@ export const credentialRules = [
     message: 'Forbidden',
     passes: (facts, key) => facts.resource === null || key.permissions.allow(facts.resource, facts.access),
     reason: ({ resource, access }, { keyRevision }) =>
-      `the key lacks the permission ${resource ?? ''}:${access} (revision ${keyRevision})`,
+      `the key lacks the permission ${resource ?? ''}:${access} (record revision ${keyRevision})`,
   },
 ] as const satisfies readonly CredentialRule[];
 

@@ -110,7 +110,7 @@ const ofErrors = {
   },
   invalid_path: {
     meaning:
-      'The path has empty, dot or encoded segments, or a character that a path may not contain. An upstream could map it to another route.',
+      'The path has an empty or dot segment, an encoded slash, backslash or percent sign, or invalid characters. An upstream could map it to another route.',
     remedy:
       'Send the documented path: no empty or dot segments, no encoded slash, backslash or percent sign. Percent-encode any special character as UTF-8.',
     concerns: 'merchant',
@@ -160,7 +160,7 @@ const ofErrors = {
     concerns: 'both',
   },
   client_closed: {
-    meaning: 'The client disconnected, or the gateway disconnected a slow client. Only the access log has this code.',
+    meaning: 'The client disconnected, or the gateway disconnected a slow client. No client receives this error.',
     remedy:
       'Raise the timeout of the client, read responses without delay, and do not pipeline requests. Before you repeat a payout, check whether it was made.',
     concerns: 'merchant',
@@ -208,7 +208,7 @@ const ofErrors = {
     concerns: 'both',
   },
   upstream_timeout: {
-    meaning: 'The upstream sent nothing for timeoutSeconds.',
+    meaning: 'The upstream sent nothing for timeoutSeconds, or did not finish within limits.answerTimeoutSeconds.',
     remedy:
       'Find out why the service is slow. Merchants: repeat a payout only with the same Idempotency-Key, because the payout may already exist.',
     concerns: 'both',

@@ -33,7 +33,7 @@ export const registryDescription: ApiDescription = {
     isRead(route)
       ? {}
       : {
-          202: 'The change is stored in the database, but some gateways may still use the old record, for example accept a revoked key. Either the change is not in the key store yet, or a gateway that the registry cannot identify may lack it. See data.propagation',
+          202: 'The change is stored in the database, but some gateways may not apply it yet: one could, for example, still accept a revoked key. Either the change is not in the key store yet, or the registry cannot identify every gateway. See data.propagation',
         },
 };
 
@@ -42,7 +42,7 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The caller may not make this request: data.code has the reason. With permission_missing, data.permission names the missing permission',
+    403: 'The caller is not allowed to make this request; data.code has the reason. If data.code is permission_missing, data.permission names the missing permission',
     404: 'The record does not exist',
     409: 'The state of the record does not allow this request, a maximum is reached, or another administrator must approve the change first (approval_required)',
     ...(takesBody

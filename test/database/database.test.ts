@@ -445,7 +445,7 @@ t.test(
 t.test('PostgreSQL: each error of the server has its own remedy', (t) => {
   const cases: [error: object, remedy: RegExp][] = [
     [{ code: '28P01' }, /rejects the password/],
-    [{ code: '28000' }, /check that the user exists, and check its pg_hba/],
+    [{ code: '28000' }, /check that the user exists, and check the file pg_hba/],
     [{ code: '3D000' }, /create it first/],
     [{ code: '53300' }, /too many connections/],
     [{ code: '57P03' }, /try again/],

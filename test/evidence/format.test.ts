@@ -163,7 +163,7 @@ t.test('an invalid note, key or proof is rejected with a specific message', (t) 
     [
       'a proof without a line',
       () => parseProof('c2sp.org/tlog-proof@v1\nextra AAAA\nindex 0\n\n'),
-      /must contain the hash of the previous log line and the log line/,
+      /must contain the hash of the previous log line, followed by the log line itself/,
     ],
     [
       'a proof without an index',

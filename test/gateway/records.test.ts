@@ -332,7 +332,7 @@ t.test(
       ...['"status":"ACTIVE"', '"status":"REVOKED"', '"st\\u0061tus":"ACTIVE"', '"revision":8', '"permissions":["*"]'],
       ...[`"${secret}":1,"${secret}":2`, '"more":{"a":1,"a":1}', '"more":[{"a":1,"a":1}]'],
     ]) {
-      const message = 'the record contains a repeated member name';
+      const message = 'the record has two fields with the same name';
       t.throws(() => parseRecordText(twice(member)), { name: 'MalformedRecord', message }, member);
     }
     for (const text of [secret, `{"${secret}"`, `["${secret}"`, '', '{"a":1}{"a":1}', `{"a":"${secret}"}}`]) {

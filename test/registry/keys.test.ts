@@ -64,7 +64,10 @@ t.test('a revocation gets 503 while the database is locked, and succeeds after t
   t.match(await revocation, { status: 503, headers: { 'retry-after': '1' }, body: { message: 'Service unavailable' } });
   const unready = await app.inject('/readyz');
   t.equal(unready.statusCode, 503);
-  t.equal(unready.json<{ message: string }>().message, 'The database is locked, or does not respond in time');
+  t.equal(
+    unready.json<{ message: string }>().message,
+    'The database is locked or overloaded, or does not respond in time',
+  );
   await lock.release();
   t.match(await call('POST', `/keys/${keyId}/revoke`), { status: 200, body: { data: { status: 'REVOKED' } } });
   t.equal((await app.inject('/readyz')).statusCode, 200);

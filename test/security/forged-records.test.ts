@@ -495,7 +495,7 @@ t.test(
       t.equal(response.status, 503, member);
       t.ok(response.header('retry-after'));
       t.equal(forwarded, 0);
-      t.same(malformed, [`${name}: the record contains a repeated member name`]);
+      t.same(malformed, [`${name}: the record has two fields with the same name`]);
     }
   },
 );

@@ -34,7 +34,7 @@ t.test('while the SQLite database is locked, requests get 503 and the process is
   const { pay, balance, readiness } = await callerOf(services);
   const lock = await holdLock(t, url);
   const payout = pay();
-  t.same(await readiness(), [503, 'The database is locked, or does not respond in time']);
+  t.same(await readiness(), [503, 'The database is locked or overloaded, or does not respond in time']);
   t.equal((await services.app.inject('/livez')).statusCode, 200, 'liveness responds before the payout does');
   t.match(await payout, unavailable);
   await lock.release();

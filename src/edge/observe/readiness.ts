@@ -51,7 +51,7 @@ export class Readiness {
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
       ...(isUnregistered
         ? [
-            `access log: the registry has not signed a receipt for a checkpoint of this process yet: ${receipts.problem ?? 'no checkpoint sent yet'}`,
+            `access log: the registry has not signed a receipt for a checkpoint of this process yet (${receipts.problem ?? 'no checkpoint was sent'})`,
           ]
         : []),
     ];

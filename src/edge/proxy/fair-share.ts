@@ -57,7 +57,7 @@ export class FairShare {
     if (held >= shareOfFree * free && this.#isContended()) {
       throw new GatewayError(
         'upstream_busy',
-        `the merchant has used its fair share of maxInFlight: it has ${held} requests in flight, and the remaining ${free} are reserved for other merchants`,
+        `the merchant has used its fair share of maxInFlight: it has ${held} requests in flight, and the remaining capacity (${free}) is reserved for other merchants`,
       );
     }
     this.#taken += 1;

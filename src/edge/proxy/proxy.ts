@@ -233,7 +233,7 @@ function passOnInPieces(
     const upstream = exchange.found.match?.route.upstream ?? '';
     sendError(
       reply,
-      new GatewayError(code, `${upstream}: the response was cut off: ${error.message}`, { cause: reason }),
+      new GatewayError(code, `${upstream}: the response was cut off (${error.message})`, { cause: reason }),
     );
   });
   limitResponse(exchange, timeouts);

@@ -227,7 +227,9 @@ class UpstreamCall implements ResponseListener {
       if (this.#reader?.isSettled === true || this.#upload?.bytes !== bytes) return;
       const { name, timeoutSeconds } = this.#to;
       const code = this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
-      this.#request.cancellation.cancel(new GatewayError(code, `${name}: no data for ${timeoutSeconds} s`));
+      this.#request.cancellation.cancel(
+        new GatewayError(code, `${name}: no data sent or received for ${timeoutSeconds} s`),
+      );
     });
   }
 }

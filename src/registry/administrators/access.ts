@@ -167,7 +167,7 @@ export async function recordFailure(
     reply.header('retry-after', wait);
     throw new Refusal(
       429,
-      'Too many failed attempts from this address: wait, and check the token',
+      'Too many failed attempts to sign in from this address: wait, and check your token or link',
       [],
       'too_many_attempts',
     );

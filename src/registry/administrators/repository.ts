@@ -254,7 +254,7 @@ async function requireRoom(transaction: RegistryDatabase, { memberOf }: Author):
   if (total < mostMembers) return;
   throw new Refusal(
     409,
-    `The merchant has ${total} active members, but its members can add another only while it has fewer than ${mostMembers}: disable members who are not needed any more`,
+    `The merchant has ${total} active members, and only administrators of the platform can exceed the maximum of ${mostMembers}: disable members who are not needed any more`,
   );
 }
 
@@ -281,7 +281,7 @@ async function requireUnused(
     .where('issuer', '=', issuer)
     .where('subject', '=', subject);
   if (((await known.executeTakeFirst())?.id ?? own) !== own) {
-    throw new Refusal(409, 'Another administrator has this issuer and subject');
+    throw new Refusal(409, 'Another administrator has this issuer and subject: correct issuer or subject');
   }
 }
 

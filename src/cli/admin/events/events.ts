@@ -60,7 +60,8 @@ function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
 
 function changedText(action: string, after: Readonly<Record<string, unknown>>): string {
   if (action === 'keys.imported') return counted(Number(after.keys), 'key');
-  if (action === 'attempt.refused') return `${String(after.method)} ${String(after.route)} (${String(after.needs)})`;
+  if (action === 'attempt.refused')
+    return `${String(after.method)} ${String(after.route)} (needs ${String(after.needs)})`;
   if (action === 'sign-in.failed') return String(after.cause);
   if (action === 'events.exported') return exportedText(after);
   if (action === 'merchant.read') return String(after.what);
