@@ -34,7 +34,7 @@ export function parseSubmission(text: string): Submission {
   const [, oldSize] = oldForm.exec(old) ?? [];
   if (oldSize === undefined)
     throw new InvalidNote(
-      'the first line must be "old" and the number of lines that the registry knows, such as "old 3"',
+      'the first line of the submission must be "old" and the number of lines that the registry knows, such as "old 3"',
     );
   if (proof.length > mostProofHashes)
     throw new InvalidNote(`the consistency proof has more than ${mostProofHashes} hashes`);

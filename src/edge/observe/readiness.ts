@@ -76,7 +76,9 @@ export class Readiness {
       ...(this.#sources.selfCheck?.warnings() ?? []),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are accepted without a log line`]),
       ...(checkpointProblem === null ? [] : [`checkpoints of the access log cannot be written: ${checkpointProblem}`]),
-      ...(receiptProblem === null ? [] : [`receipts of the registry for the access log: ${receiptProblem}`]),
+      ...(receiptProblem === null
+        ? []
+        : [`the registry signs no receipts for the access log, or has lost checkpoints (${receiptProblem})`]),
     ];
   };
 }
