@@ -21,7 +21,9 @@ interface Options {
 
 /** Creates the commands `tor-exits refresh`, `status` and `check`. */
 export function torExitsCommand(io: CommandIo): Command {
-  const command = new Command('tor-exits').description('refresh or show the Tor exit list, or look up an address');
+  const command = new Command('tor-exits').description(
+    'refresh the Tor exit list, show its state, or look up an address',
+  );
   withOptions(command.command('refresh'))
     .description(
       'read every source now, save the list in the snapshot file, and share it with all gateways that use the same Redis',
@@ -30,13 +32,13 @@ export function torExitsCommand(io: CommandIo): Command {
     .addHelpText('after', '\nExit status: 0 every source was read, 1 a source failed, 2 wrong usage.')
     .action((options: Options) => refresh(options, io));
   withOptions(command.command('status'))
-    .description('show the list as the gateways see it, without downloading any source')
+    .description('show the state of the list that the gateways use, without downloading any source')
     .addHelpText('after', '\nExit status: 0 the list is available, 1 it is missing or too old, 2 wrong usage.')
     .action((options: Options) => status(options, io));
   const lookUp = command.command('check').argument('<ip>', 'an IPv4 or IPv6 address');
   withOptions(lookUp)
     .description('check whether an address is a Tor exit, without downloading any source')
-    .addHelpText('after', '\nExit status: 0 not an exit, 1 an exit or unknown, 2 wrong usage.')
+    .addHelpText('after', '\nExit status: 0 not a Tor exit, 1 a Tor exit or unknown, 2 wrong usage.')
     .action((ip: string, options: Options) => {
       const address = parseIpAddress(ip);
       if (address !== null) return check(address, options, io);
@@ -55,7 +57,7 @@ async function refresh({ config: file, json, acceptSmaller }: Options, io: Comma
   await withList(loadConfig({ file }), io, async (exits) => {
     if (!(await exits.refreshNow(acceptSmaller === true))) {
       throw new OperatorError(
-        'The list was not refreshed. If no message above gives another reason, another process is reading the sources: try again in a minute.',
+        'The list was not refreshed. If no message above gives a reason, another process is reading the sources: try again in a minute.',
       );
     }
     show(exits.status(), json, io);
@@ -94,8 +96,7 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     if (json === true) io.out(`${printableJson(result)}\n`);
     else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
     if (isExit === null) throw new OperatorError(noList);
-    if (isExit && !config.torExits.enabled)
-      throw new OperatorError(`Gateways accept requests from this address: ${switchedOff}`);
+    if (isExit && !config.torExits.enabled) throw new OperatorError(`Gateways do not reject Tor exits: ${switchedOff}`);
     if (isExit) throw new OperatorError(`Gateways reject requests from ${address.text} (tor_blocked).`);
   });
 }

@@ -71,8 +71,8 @@ function memoryNote({ maxEntries, preload }: Config['keyStore']['cache']): Probl
     ? 'A gateway reads all records of its environment into this cache when it starts'
     : 'A gateway reads a record into this cache at its first lookup';
   const message =
-    `${maxEntries} cached keys take about ${keys ?? 0} MiB of memory in each gateway process, and ${maxEntries} ` +
-    `cached merchants with short allowlists about ${merchants ?? 0} MiB. ${when}`;
+    `is ${maxEntries}. That many cached keys take about ${keys ?? 0} MiB of memory in each gateway process, and that ` +
+    `many cached merchants with short allowlists take about ${merchants ?? 0} MiB. ${when}`;
   return { path: 'keyStore.cache.maxEntries', message };
 }
 

@@ -421,7 +421,7 @@ t.test('audit summary counts requests, and its HTML page escapes all values', as
     text.out,
     '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not accepted.',
   );
-  t.match(text.out, '\nNot verified: add --verify, or use "merchant-gateway audit verify".\n');
+  t.match(text.out, '\nThe lines were not verified: add --verify, or use "merchant-gateway audit verify".\n');
   const verified = await audit('summary', '--verify', '--secret-file', secretFile, file);
   t.match(verified.out, '\nIntact: 0 findings in 9 lines, no signed checkpoints were given.\n');
   t.match((await audit('summary', '--verify', file)).err, 'The log is hashed with a secret: name the secret file');

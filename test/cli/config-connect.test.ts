@@ -101,13 +101,13 @@ t.test(
     writeFileSync(file, JSON.stringify({ ...good, ...withConsole({ port }) }));
     t.match(await check('registry'), [
       0,
-      / {2}registry\.console\.listen: cannot listen on 127\.0\.0\.1:\d+: the port is in use/,
+      / {2}registry\.console\.listen: cannot listen on 127\.0\.0\.1:\d+, because the port is in use/,
     ]);
     const elsewhere = { ...good.listen, https: { ...good.listen.https, host: '203.0.113.1' } };
     writeFileSync(file, JSON.stringify({ ...good, listen: elsewhere }));
     t.match(await check('gateway'), [
       0,
-      / {2}listen\.https: cannot listen on 203\.0\.113\.1:0: this machine does not have that address; choose one of its addresses, or 0\.0\.0\.0 for all addresses\n/,
+      / {2}listen\.https: cannot listen on 203\.0\.113\.1:0, because this machine does not have that address; choose one of its addresses, or 0\.0\.0\.0 for all addresses\n/,
     ]);
     const bad = {
       ...good,
@@ -123,14 +123,14 @@ t.test(
     t.equal(status, 1);
     for (const expected of [
       /Warning:\n(?:.*\n)* {2}upstreams\.all\.url: 127\.0\.0\.1:1 cannot be reached \(ECONNREFUSED\)/,
-      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+: the port is in use; stop the process that uses it or choose another port\. If the process is the server that you check, ignore this warning/,
+      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+, because the port is in use; stop the process that uses it or choose another port\. If the process is the server that you check, ignore this warning/,
       /The gateway would not work:\n/,
       / {2}keyStore\.redis\.url: Redis at \S+ does not use TLS, but TLS is configured/,
-      / {2}listen\.https: the certificate \S+\/old-cert expired on \d{4}-\S+: replace it/,
+      / {2}listen\.https: the certificate \S+\/old-cert expired on \d{4}-\S+; replace it/,
       / {2}keys\.pepperFile: The pepper \S+\/open is accessible to every user of this machine \(mode 0644\)/,
       / {2}keys\.recordSecretFile: The secret of records \S+\/nowhere cannot be read: there is no such file/,
       / {2}torExits\.sources\[0\]: The Tor exit list \S+\/nowhere\.txt cannot be read: there is no such file/,
-      / {2}accessLog\.destination: \S+\/token\/access\.log cannot be created, because \S+\/token is a file: configure a file/,
+      / {2}accessLog\.destination: \S+\/token\/access\.log cannot be created, because \S+\/token is a file; configure a file/,
     ])
       t.match(err, expected);
   },

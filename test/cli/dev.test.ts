@@ -297,7 +297,7 @@ t.test('an operator error prints one sentence and sets the exit status', async (
       'a data directory that is a file',
       ['--config', freePorts, '--data-dir', aFile],
       1,
-      /^The data directory \S+ cannot be written: it is a file\.$/m,
+      /^The data directory \S+ cannot be written: it is a file\. Choose another directory with --data-dir\.$/m,
     ],
     [
       'an invalid configuration',

@@ -73,7 +73,11 @@ t.test('a log search without matches says so, and rejects filters that cannot ma
   writeFileSync(log, '');
   t.same(await cli('audit', 'search', log), { status: 0, stdout: '', stderr: 'No line matches.\n' });
   t.same(await cli('audit', 'search', log, '--json'), { status: 0, stdout: '', stderr: 'No line matches.\n' });
-  t.same(await cli('audit', 'summary', log), { status: 0, stdout: 'No request matches.\n', stderr: '' });
+  t.same(await cli('audit', 'summary', log), {
+    status: 0,
+    stdout: 'No request was counted: the files contain no requests, or the filters exclude all of them.\n',
+    stderr: '',
+  });
   const { status, stdout } = await cli('audit', 'summary', log, '--json');
   t.equal(status, 0);
   t.match(JSON.parse(stdout), { requests: 0, codes: { length: 0 } });

@@ -102,7 +102,7 @@ t.test('a configuration that does not reject Tor exits is reported', async (t) =
   });
   t.match(await cli('check', '198.51.100.9', ...config), {
     status: 1,
-    err: 'Gateways accept requests from this address: torExits.enabled is false.\n',
+    err: 'Gateways do not reject Tor exits: torExits.enabled is false.\n',
   });
 });
 
@@ -156,7 +156,7 @@ t.test('with Redis the commands use the shared list', { skip: withoutRedis }, as
     [busy.status, busy.err],
     [
       1,
-      'The list was not refreshed. If no message above gives another reason, another process is reading the sources: try again in a minute.\n',
+      'The list was not refreshed. If no message above gives a reason, another process is reading the sources: try again in a minute.\n',
     ],
   );
   await server.kill();

@@ -155,11 +155,11 @@ t.test('config check prints the memory needed for cached records', (t) => {
   };
   t.match(
     check(''),
-    / 100000 cached keys take about 66 MiB of memory in each .* 93 MiB\. A gateway reads all records of its environment into this cache when it starts/,
+    / is 100000\. That many cached keys take about 66 MiB of memory in each .* 93 MiB\. A gateway reads all records of its environment into this cache when it starts/,
   );
   t.match(
     check('maxEntries: 1000000, preload: false'),
-    / 1000000 cached keys take about 659 MiB .* A gateway reads a record into this cache at its first lookup\n$/,
+    / is 1000000\. That many cached keys take about 659 MiB .* A gateway reads a record into this cache at its first lookup\n$/,
   );
   t.equal(check('', 'memory'), '');
   t.end();

@@ -78,7 +78,10 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   await end(gateway, 'SIGTERM');
   const verdict = await verify();
   t.equal(verdict.status, 0, verdict.out + verdict.err);
-  t.match(verdict.out, /signed by gw\.example\/a at \S+Z, the \d lines 1 to \d received by the registry at \S+Z\n/);
+  t.match(
+    verdict.out,
+    /signed by gw\.example\/a at \S+Z, the \d lines 1 to \d covered by a receipt of the registry, dated \S+Z\n/,
+  );
   t.match(
     verdict.out,
     /note: no administrator has confirmed the key of gw\.example\/a\. Compare it with the output of "merchant-gateway audit public-key"/,

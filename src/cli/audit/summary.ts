@@ -114,10 +114,13 @@ function asText(summary: Summary, verdict: Verdict | null): string {
     const rows = counts.map(({ value, count }) => [value, String(count)]);
     return ['', ...tableLines([heading, 'REQUESTS'], rows), ...(more > 0 ? [`and ${more} more`] : [])];
   };
-  if (requests === 0) return `No request matches.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
+  if (requests === 0)
+    return `No request was counted: the files contain no requests, or the filters exclude all of them.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
     `${counted(requests, 'request')} from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not accepted.`,
-    verdict === null ? 'Not verified: add --verify, or use "merchant-gateway audit verify".' : verdictText(verdict),
+    verdict === null
+      ? 'The lines were not verified: add --verify, or use "merchant-gateway audit verify".'
+      : verdictText(verdict),
     ...longestSilence(summary),
     ...table('NOT ACCEPTED BECAUSE', 'codes'),
     ...unusual(summary),

@@ -126,7 +126,7 @@ export async function openVerifier(options: ProofOptions, since: number, err: Co
     } catch (error) {
       if (!(error instanceof OperatorError)) throw error;
       signed?.notes.push(
-        `the checkpoints could not be read again after the log. Findings about lines or checkpoints that were written during the verification may be wrong. Reason: ${error.message}`,
+        `the checkpoints could not be read again after the log was read. Findings about lines or checkpoints that were written during the verification may be wrong. Reason: ${error.message}`,
       );
     }
     return verifier.end(areAll);
@@ -232,7 +232,7 @@ function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof 
   const receipt =
     witnessedAt === null
       ? ''
-      : `, ${rangeText({ from: 1, to: witnessedTo })} received by the registry at ${new Date(witnessedAt).toISOString()}`;
+      : `, ${rangeText({ from: 1, to: witnessedTo })} covered by a receipt of the registry, dated ${new Date(witnessedAt).toISOString()}`;
   return `run ${run} (log of one process): ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
 }
 

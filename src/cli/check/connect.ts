@@ -199,7 +199,7 @@ function certificates(
       return warnings.map(({ warning, isOver }) => ({
         severity: isOver ? 'error' : 'warning',
         option,
-        message: `${warning}: replace it`,
+        message: `${warning}; replace it`,
       }));
     } catch (error) {
       if (!(error instanceof OperatorError)) throw error;
@@ -232,7 +232,7 @@ function canWrite(option: string, file: string, severity: Finding['severity']): 
       const isDirectory = found.isDirectory();
       if (isDirectory === (nearest === file)) {
         const why = isDirectory ? 'is a directory' : `cannot be created, because ${nearest} is a file`;
-        return [{ severity, option, message: `${file} ${why}: configure a file that this user may write` }];
+        return [{ severity, option, message: `${file} ${why}; configure a file that this user may write` }];
       }
       if (!isDirectory && !found.isFile()) {
         const { message } = new NotARegularFile(found);
@@ -261,7 +261,7 @@ function reach(option: string, url: string): Check {
       const socket = net.connect(at);
       const end = (why: string | null): void => {
         socket.destroy();
-        const message = `${at.host}:${at.port} cannot be reached (${why ?? ''}): start the service or correct the URL`;
+        const message = `${at.host}:${at.port} cannot be reached (${why ?? ''}); start the service or correct the URL`;
         resolve(why === null ? [] : [{ severity: 'warning', option, message }]);
       };
       socket.setTimeout(reachMilliseconds, () => {
@@ -285,10 +285,10 @@ function portIsFree(option: string, { host, port }: { readonly host: string; rea
     new Promise((resolve) => {
       const server = net.createServer();
       server.once('error', (error: NodeJS.ErrnoException) => {
-        const reason = listenProblemOf(error) ?? error.message;
-        const unless =
+        const why = listenProblemOf(error) ?? error.message;
+        const hint =
           error.code === 'EADDRINUSE' ? '. If the process is the server that you check, ignore this warning' : '';
-        resolve([{ severity: 'warning', option, message: `cannot listen on ${host}:${port}: ${reason}${unless}` }]);
+        resolve([{ severity: 'warning', option, message: `cannot listen on ${host}:${port}, because ${why}${hint}` }]);
       });
       server.listen({ host, port, exclusive: true }, () => {
         server.close(() => {

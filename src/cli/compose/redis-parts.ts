@@ -42,7 +42,10 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'the gateway runs without confirmation by the registry; see the reason');
+      log.warn(
+        { reason: notice },
+        'this gateway or its Redis server lacks a confirmation by the registry; see the reason',
+      );
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,

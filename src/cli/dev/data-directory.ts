@@ -45,7 +45,10 @@ export class DataDirectory {
       const reason = { EACCES: 'permission denied', EEXIST: 'it is a file', ENOTDIR: 'a part of its path is a file' }[
         code
       ];
-      throw new OperatorError(`The data directory ${wanted} cannot be written: ${reason ?? code}.`, { cause: error });
+      throw new OperatorError(
+        `The data directory ${wanted} cannot be written: ${reason ?? code}. Choose another directory with --data-dir.`,
+        { cause: error },
+      );
     }
   }
 

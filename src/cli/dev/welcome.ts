@@ -58,7 +58,7 @@ merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes 
   admin API      ${welcome.registryUrl}  (tokens for the roles owner, support and treasurer, and for a member of the merchant, in
                  ${welcome.demoTokenFiles.owner}, ${path.basename(welcome.demoTokenFiles.support)}, ${path.basename(welcome.demoTokenFiles.treasurer)} and ${path.basename(welcome.demoTokenFiles.member)})
   access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})${welcome.checkpoints === null ? '' : `\n  checkpoints    ${welcome.checkpoints}  (signed: audit verify needs no secret)`}
-  data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
+  data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; to keep data, start with --data-dir DIR)'}
 
   merchant       ${welcome.merchantId}
   API key        ${key ?? 'was shown when this data directory was created; --reset-key creates a new key.\n                 The commands below read the key from the variable API_KEY.'}${key === null ? '' : '\n                 shown only once: it is stored as a hash'}
@@ -75,7 +75,7 @@ Send a request without a key (401):
 
 ${curl} ${baseUrl}/transactions
 
-Administer merchants and keys, as the owner. The role support may not create a key (403):
+Administer merchants and keys, as the owner. The second command gets 403, because the role support cannot create a key:
 
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}
@@ -131,7 +131,7 @@ function operatorsText(welcome: Welcome) {
   return {
     place: `\n  operators' API ${operatorsUrl}  (shared token in ${operatorsTokenFile})`,
     lines: `
-Put 1,500.00 NGN into the merchant's wallet${hasTreasurer ? '. The registry records an event with the name of the treasurer' : ''}:
+Put 1,500.00 NGN into the merchant's wallet, and list the wallet's entries${hasTreasurer ? '. The registry records an event with the name of the treasurer' : ''}:
 
 npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --environment ${environment} --reason Deposit ${at}
 npx merchant-gateway wallets entries ${walletId} ${at}

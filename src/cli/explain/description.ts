@@ -37,7 +37,8 @@ export function descriptionIn(options: DescriptionOptions): {
   if ([method, path, address, ...header].some((text) => text !== undefined && containsKey(text))) {
     throw new WrongUsage('an API key must not be an argument: use --key-id, --merchant or --key-stdin instead');
   }
-  if (method !== undefined && !methodForm.test(method)) throw new WrongUsage('--method must be a method such as POST');
+  if (method !== undefined && !methodForm.test(method))
+    throw new WrongUsage('--method must be a method in upper case, such as POST');
   if (path !== undefined && !pathForm.test(path))
     throw new WrongUsage('--path must begin with / and be percent-encoded');
   const parsed = address === undefined ? undefined : parseIpAddress(address);

@@ -42,14 +42,14 @@ export function explainCommand(io: CommandIo, input: Readable = process.stdin): 
   const command = new Command('explain')
     .description('explain rule by rule how a gateway would decide about a request, without sending it')
     .option('--config <file>', 'configuration file of the gateway (default: built-in defaults)')
-    .option('--key-id <keyid>', 'use this key')
+    .option('--key-id <keyid>', 'use the key with this id')
     .option(
       '--merchant <id>',
       'use a key of this merchant, preferably an active key for the environment of the gateway',
     )
     .option('--key-stdin', 'use the key read from standard input')
     .option('--address <ip>', 'IP address of the client or proxy that connects to the gateway')
-    .option('--plain', 'use plain HTTP instead of TLS')
+    .option('--plain', 'assume a request over plain HTTP instead of TLS')
     .option('--method <method>', 'method, e.g. POST (default: GET)')
     .option('--path <path>', 'path including the base path, e.g. /v1/payouts')
     .option('--header <header>', "header, e.g. 'Origin: https://shop.example' (repeatable)", collect)

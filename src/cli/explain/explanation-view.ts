@@ -129,7 +129,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
-      ['key', key === null ? 'no valid key to look up' : keyText(key)],
+      ['key', key === null ? 'not looked up' : keyText(key)],
       ...(seals === null
         ? []
         : [['seals', seals.problem ?? 'valid: the HMACs of the records and of mg:meta match'] as const]),

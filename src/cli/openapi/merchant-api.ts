@@ -13,8 +13,8 @@ const description = `Payouts, wallets, transactions and customers of a merchant,
 
 Every response except this document is a JSON object (the envelope) with \`success\`, \`message\` and \`data\`. Treat a response without \`"success":true\` as
 failed, and read its \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. Responses may get new fields:
-ignore unknown fields. Send an \`Idempotency-Key\` with every POST that creates something. It is then safe to retry the POST after a
-5xx or a broken connection.
+ignore unknown fields. Send an \`Idempotency-Key\` with every POST that creates something. After a 5xx or a
+broken connection, you can then safely repeat the POST with the same \`Idempotency-Key\`.
 If a service reports a failure, the response has a stable \`data.code\` for programs. If the gateway itself reports a
 failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;

@@ -34,8 +34,7 @@ function checkpointsHaveDestination({ accessLog: { checkpoints } }: Config): Rul
   if (checkpoints === null) return [];
   const { file, witness, https, syslog } = checkpoints;
   if ([file, witness, https, syslog].some((place) => place !== null)) return [];
-  const message =
-    'have no destination: expected a file, an HTTPS endpoint, a syslog server, or the registry as witness';
+  const message = 'have no destination; expected at least one of file, https, syslog and witness';
   return [{ path, message, others: ['file', 'https', 'syslog', 'witness'].map((place) => `${path}.${place}`) }];
 }
 

@@ -24,7 +24,8 @@ function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
   return [
     {
       path: 'registry.oidc.scope',
-      message: 'expected openid among the scopes: without it, the provider does not send the identity of the person',
+      message:
+        'expected openid among the scopes, because without it the provider does not send the identity of the person',
     },
   ];
 }

@@ -19,7 +19,7 @@ function tooWide(entry: string, range: IpRange): string | null {
   if (range.prefix >= shortestPrefix(range)) return null;
   const isIpv4Mapped = range.family === 4 && entry.includes(':');
   const shortest = shortestPrefix(range) + (isIpv4Mapped ? 96 : 0);
-  return `is so wide that it includes clients, which could then spoof their address: expected a prefix of /${shortest} or longer`;
+  return `is so wide that it includes clients, which could then spoof their address; expected a prefix of /${shortest} or longer`;
 }
 
 function shortestPrefix({ family, first }: IpRange): number {

@@ -130,7 +130,13 @@ export function clientProblems(
   const { protocol, hostname } = new URL(url);
   if (protocol === 'https:') return [];
   if (!isLoopback(hostname))
-    return [{ path: `${path}.url`, message: 'is not a loopback address; expected an https:// URL', others: [] }];
+    return [
+      {
+        path: `${path}.url`,
+        message: 'expected https, because http is accepted only for loopback addresses',
+        others: [],
+      },
+    ];
   if (caFile === null) return [];
   return [
     { path: `${path}.caFile`, message: 'has no effect for an http:// URL; expected null', others: [`${path}.url`] },
