@@ -75,7 +75,7 @@ t.test('a log search without matches says so, and rejects filters that cannot ma
   t.same(await cli('audit', 'search', log, '--json'), { status: 0, stdout: '', stderr: 'No line matches.\n' });
   t.same(await cli('audit', 'summary', log), {
     status: 0,
-    stdout: 'No request was counted: the files contain no requests, or the filters exclude all of them.\n',
+    stdout: 'No requests to count.\n',
     stderr: '',
   });
   const { status, stdout } = await cli('audit', 'summary', log, '--json');

@@ -114,8 +114,7 @@ function asText(summary: Summary, verdict: Verdict | null): string {
     const rows = counts.map(({ value, count }) => [value, String(count)]);
     return ['', ...tableLines([heading, 'REQUESTS'], rows), ...(more > 0 ? [`and ${more} more`] : [])];
   };
-  if (requests === 0)
-    return `No request was counted: the files contain no requests, or the filters exclude all of them.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
+  if (requests === 0) return `No requests to count.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
     `${counted(requests, 'request')} from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not accepted.`,
     verdict === null
