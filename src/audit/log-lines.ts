@@ -29,7 +29,7 @@ const chunkBytes = 512 * 1024;
 /** Explanations for zlib errors, because zlib's own messages are about its internals. */
 const unpackProblems: Readonly<Record<string, string>> = {
   Z_DATA_ERROR: 'it is damaged, or not a gzip file',
-  Z_BUF_ERROR: 'its end is missing: the file was truncated, or is still being written',
+  Z_BUF_ERROR: 'its end is missing, because the file was truncated or is still being written',
   REST_LEFT: 'it is damaged in the middle; the rest was not decompressed',
 };
 

@@ -137,7 +137,7 @@ export class SignedRun {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
       return {
         kind: 'edited',
-        message: `${range} of the run (log of one process): the content differs from what the gateway signed at ${timeOf(checkpoint)}`,
+        message: `the content of ${range} of the run (log of one process) differs from what the gateway signed at ${timeOf(checkpoint)}`,
       };
     }
     this.proved = checkpoint ?? this.proved;

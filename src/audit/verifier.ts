@@ -206,7 +206,7 @@ export class Verifier {
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
-      this.#notes.push(`${positionText(place)}: a new file begins here: the input is several files in sequence`);
+      this.#notes.push(`${positionText(place)}: a new file begins here, so the input consists of several files`);
       return;
     }
     const message = 'this process began with an empty file, so the lines before this line were inserted later';

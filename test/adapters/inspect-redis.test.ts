@@ -67,13 +67,13 @@ t.test('every obstacle to using Redis is named', { skip: withoutRedis }, async (
       /redis\.url: Redis at \S+ uses TLS, but TLS is not configured: write rediss:/,
     ],
     [{ url: atSecure }, /redis\.caFile: .* is not signed by a trusted CA/],
-    [{ url: `rediss://127.0.0.1:${secure.port}`, ca }, /redis\.url: .* its certificate is for another host name/],
-    [{ url: `redis://127.0.0.1:${closed}` }, /redis\.url: .* connection refused/],
-    [{ url: 'redis://nowhere.invalid' }, /redis\.url: .* (?:host name not found|DNS lookup failed)/],
+    [{ url: `rediss://127.0.0.1:${secure.port}`, ca }, /redis\.url: the certificate of .* is for another host name/],
+    [{ url: `redis://127.0.0.1:${closed}` }, /redis\.url: .* refused the connection/],
+    [{ url: 'redis://nowhere.invalid' }, /redis\.url: .* (?:has an unknown host name|cannot be found)/],
     [{ url: `${open.url}/99` }, /redis\.url: Redis at \S+ has no database 99/],
     [
       { url: `${locked.url}/3`, username: 'few', password: 'right' },
-      /^error keyStore\.redis\.url: Redis at \S+: the user is not allowed to use database 3: grant the user the right \+select/,
+      /^error keyStore\.redis\.url: the user is not allowed to use database 3 of Redis at \S+: grant the user the right \+select/,
     ],
     [
       { cluster: [{ host: '127.0.0.1', port: open.port }] },
@@ -134,7 +134,7 @@ t.test('a server that is not a master is named by its kind', { skip: withoutRedi
   const away = [...sentinels, { host: '127.0.0.1', port: await freePort() }];
   t.match(
     await findingsAt({ sentinels: away, masterName: 'mymaster' }),
-    [/^warning keyStore\.redis\.sentinel\.servers: the sentinel at \S+: connection refused/],
+    [/^warning keyStore\.redis\.sentinel\.servers: the sentinel at \S+ refused the connection/],
     'the other sentinels name the master',
   );
 });
@@ -234,6 +234,9 @@ t.test('a certificate that has expired has another remedy than one that is not v
     const whose = { what: 'Redis', at: { host: 'localhost', port: 1 }, isSecure: true, options };
     return (await explainConnection(Object.assign(new Error(code), { code }), whose)).message;
   };
-  t.match(await messageOf('CERT_HAS_EXPIRED'), /its certificate has expired: renew it/);
-  t.match(await messageOf('CERT_NOT_YET_VALID'), /its certificate is not valid yet: replace it, or correct the clock/);
+  t.match(await messageOf('CERT_HAS_EXPIRED'), /the certificate of Redis has expired: renew it/);
+  t.match(
+    await messageOf('CERT_NOT_YET_VALID'),
+    /the certificate of Redis is not valid yet: replace it, or correct the clock/,
+  );
 });

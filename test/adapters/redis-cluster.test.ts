@@ -157,7 +157,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await own.publish(position(2));
     t.match(await own.snapshot(), { revision: 2, change: 'change-2' });
     t.equal(slotOf('look:change:{look:revision}'), slotOf('look:revision'), 'one script writes both');
-    await t.rejects(own.complete({ ...meta, servers }, position(1)), /another registry has published a later revision/);
+    await t.rejects(own.complete({ ...meta, servers }, position(1)), /another registry has written a later change/);
     t.equal((await own.snapshot()).meta, null, 'it is not complete before its revision is published');
     t.match(await own.snapshot(), { revision: 2, change: 'change-2' }, 'the change still belongs to the revision');
     await own.complete({ ...meta, servers }, position(3));
@@ -261,7 +261,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const paused = await openStore(t, cluster);
     await paused.begin();
     await store.publish(position(2));
-    await t.rejects(paused.publish(position(1)), /another registry has published a later revision/);
+    await t.rejects(paused.publish(position(1)), /another registry has written a later change/);
     t.equal((await store.snapshot()).revision, 2);
     await store.publish(position(2));
     for (const damaged of ['', 'x', '2.5', 'nan', 'inf', String(2 ** 51)]) {

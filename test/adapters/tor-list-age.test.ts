@@ -54,7 +54,7 @@ t.test('a list dated before maxAgeHours is not used, even if it was just read', 
     t.match(exits.status(), { available: false, ageSeconds: (world.now - Date.parse('2024-02-27')) / 1000 });
     t.match(
       exits.unavailableReason(),
-      /^the list is older than torExits\.maxAgeHours: its date is 2024-02-27T00:00:00\.000Z$/,
+      /^the list is older than torExits\.maxAgeHours \(its date is 2024-02-27T00:00:00\.000Z\)$/,
     );
   }
   world.answers.set(url, content(['198.51.100.1'], { lastModified: 'no date' }));

@@ -146,7 +146,7 @@ t.test('concatenated files are intact as a stream; within one file nothing may p
   t.same(kindsOf(verify([joined])), ['1:3 foreign']);
   for (const verdict of [verify([joined], {}, ['-']), verify([joined], { partial: true })]) {
     t.same(kindsOf(verdict), []);
-    t.match(verdict.notes, [/:3: a new file begins here: the input is several files in sequence$/]);
+    t.match(verdict.notes, [/:3: a new file begins here, so the input consists of several files$/]);
   }
 });
 

@@ -340,7 +340,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.match(pending.stdout, /^The key key_\w+ of the merchant m_\w+ is revoked\.\n$/);
   t.match(
     pending.stderr,
-    /^The change is stored, but in force on only 1 of 2 gateways after 2000 ms\. These have not confirmed it:\n {2}deaf \(deaf\.internal\) may use the old record until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
+    /^The change is stored, but in force on only 1 of 2 gateways after 2000 ms\. These have not confirmed it:\n {2}deaf \(deaf\.internal\) may decide requests without the change until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
   );
   const json = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live', '--json'), 2);
   t.equal(json.status, 1);
@@ -359,7 +359,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'No running gateway can still use the old record.');
+  t.match(alone.stdout, 'and no running gateway has to confirm it.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
@@ -613,11 +613,11 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
     [['merchants', 'set', 'm_1', '--deny-every-origin', '--any-origin'], /cannot be used with/],
     [
       ['keys', 'revoke', 'key_1', '--actor', 'Ada L'],
-      /--actor must begin with a letter or a digit, have 1 to 64 letters/,
+      /--actor must begin with a letter or a digit, consist of 1 to 64 letters/,
     ],
     [
       ['keys', 'revoke', 'key_1', '--actor=-ada'],
-      /must begin with a letter or a digit, have 1 to 64 .* and contain no API key/,
+      /must begin with a letter or a digit, consist of 1 to 64 .* and contain no API key/,
     ],
     [['keys', 'create', '--merchant', 'm_1'], /--environment <name>' not specified/],
     [['keys', 'create', '--merchant', 'm_1', '--environment', 'prod'], /Allowed choices are live, test/],
@@ -651,7 +651,7 @@ t.test('a usage error exits with status 2, sends no request and repeats no secre
   }
   const without = await run(t, 'merchants', 'list', '--registry', url);
   t.equal(without.status, 2);
-  t.match(without.stderr, /a token is required: give its file with --token-file, or with registry\.tokenFile/);
+  t.match(without.stderr, /a token is required\. Give its file with --token-file, or with registry\.tokenFile/);
   setEnvironment({ token: 'two words\u0000' });
   const odd = await run(t, 'merchants', 'list', '--registry', url);
   setEnvironment();

@@ -176,7 +176,7 @@ t.test('audit verify reports findings from before an unreadable file, and why it
   t.match(cut.out, `${file}.gz:4: edited: line 4 of the chain was changed: its hash does not match\n`);
   t.match(
     cut.err,
-    /cannot be read: its end is missing: the file was truncated, or is still being written\. Read before the failure: \d lines of \d requests, 1 /,
+    /cannot be read: its end is missing, because the file was truncated or is still being written\. Read before the failure: \d lines of \d requests, 1 /,
   );
   const damaged = await verify(file, `${file}.gz`);
   t.match(damaged.out, `${file}:4: edited`, 'findings in earlier files');

@@ -41,7 +41,7 @@ t.test('a person signs in, works with the stored session, and signs out', async 
     return output;
   };
 
-  t.match(await run('merchants', 'list'), /a token is required: .*, or sign in with "merchant-gateway login"$/);
+  t.match(await run('merchants', 'list'), /a token is required\. .*, or sign in with "merchant-gateway login"$/);
   const nowhere = `http://127.0.0.1:${await freePort()}`;
   t.equal(
     await run('login', '--registry', nowhere),
@@ -100,6 +100,6 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('merchants', 'list'), /a token is required/);
   t.match(
     await run('merchants', 'list', '--config', off),
-    /a token is required: give its file with --token-file, or set MERCHANT_GATEWAY_TOKEN to the token/,
+    /a token is required\. Give its file with --token-file, or set MERCHANT_GATEWAY_TOKEN to the token/,
   );
 });

@@ -197,7 +197,7 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(none.status, 2);
   t.match(
     none.stderr,
-    /a token is required: .*--registry-token-file.*you can give the shared operators' token with --token-file/,
+    /a token is required\. .*--registry-token-file.*you can give the shared operators' token with --token-file/,
   );
 
   const off = await startBoth(t, { key: null });

@@ -136,7 +136,7 @@ t.test('a wallet for a merchant unknown to the registry is rejected', async (t) 
   t.match(unasked.stderr, `Cannot reach the registry at ${nowhere}/: the connection was refused`);
   const tokenless = await wallets('create', '--merchant', 'm_unknown', ...inNaira, '--registry', nowhere);
   t.equal(tokenless.status, 2);
-  t.match(tokenless.stderr, /a token is required: give its file with --registry-token-file, .*--no-registry-check/);
+  t.match(tokenless.stderr, /a token is required\. Give its file with --registry-token-file, .*--no-registry-check/);
   t.same(await services.database.selectFrom('wallets').selectAll().execute(), [], 'no wallet was created');
   t.equal((await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check')).status, 0);
 });

@@ -77,7 +77,7 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   t.same(kindsOf(verdict), ['1:12 edited']);
   t.match(
     verdict.findings[0]?.message,
-    'the 11 lines 2 to 12 of the run (log of one process): the content differs from what the gateway signed at',
+    'the content of the 11 lines 2 to 12 of the run (log of one process) differs from what the gateway signed at',
   );
   t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });

@@ -189,7 +189,10 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
     if (!(error instanceof MalformedRecord)) throw error;
     const how =
       'start the registry with the same keys.recordSecretFile as the gateways; the registry then seals all records';
-    throw new MalformedRecord(`the meta record of the store cannot be trusted: ${error.message}; ${how}`, error);
+    throw new MalformedRecord(
+      `the meta record of the store cannot be trusted, because ${error.message}; ${how}`,
+      error,
+    );
   }
   try {
     const value = parseRecordText(withoutSeal(meta));

@@ -95,7 +95,7 @@ export class MaintainedTorExits implements TorExits {
     const [list] = this.#newestFirst();
     if (list === undefined) return 'no Tor exit list is loaded yet';
     const since = new Date(expiryStart(list)).toISOString();
-    return `the list is older than torExits.maxAgeHours${since === list.confirmedAt ? '' : `: its date is ${since}`}`;
+    return `the list is older than torExits.maxAgeHours${since === list.confirmedAt ? '' : ` (its date is ${since})`}`;
   }
 
   ageWarning(): string | null {

@@ -100,7 +100,7 @@ async function tokenOf(
     const inFile = isRefused ? '' : `, or with ${peer.tokenFile} in the configuration file (--config)`;
     const signIn = peer.section === 'registry' ? ', or sign in with "merchant-gateway login"' : '';
     throw new WrongUsage(
-      `a token is required: give its file with ${peer.tokenOption}${inFile}, or set ${peer.tokenVariable} to the token${signIn}`,
+      `a token is required. Give its file with ${peer.tokenOption}${inFile}, or set ${peer.tokenVariable} to the token${signIn}`,
     );
   }
   if (tokenForm.test(token)) return { token };

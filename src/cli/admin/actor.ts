@@ -17,7 +17,7 @@ export function actorNamed(given: string | undefined, user: () => string = syste
   }
   if (actorForm.test(given)) return given;
   throw new WrongUsage(
-    '--actor must begin with a letter or a digit, have 1 to 64 letters, digits and . _ @ : + -, and contain no API key',
+    '--actor must begin with a letter or a digit, consist of 1 to 64 letters, digits and . _ @ : + -, and contain no API key',
   );
 }
 

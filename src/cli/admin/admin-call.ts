@@ -51,7 +51,7 @@ export function administer<Options extends object>(
       '--config <file>',
       'configuration file from which to take registry.listen (the address) and registry.tokenFile',
     )
-    .option('--reason <text>', 'reason for the change, recorded in the audit trail; the registry may require it')
+    .option('--reason <text>', 'reason for the request, recorded in the audit trail; the registry may require it')
     .option(
       '--actor <name>',
       'your name in the audit trail if you use the shared token; it is not verified (default: your user name on this machine)',
@@ -115,7 +115,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   const { milliseconds, projected = true } = rest;
   if (!projected) {
     return notYet(
-      `The change is stored in the database, but not yet in the gateways' key store. Until the registry has written it there, gateways use the old record. The registry keeps trying. If the database has failed over or was restored meanwhile, it may have lost the change: check with "merchant-gateway events list", and repeat a lost change.`,
+      `The change is stored in the database, but not yet in the gateways' key store. Until the registry has written it there, gateways do not apply it. The registry keeps trying. If the database has failed over or was restored meanwhile, it may have lost the change: check with "merchant-gateway events list", and repeat a lost change.`,
     );
   }
   if (gateways === null) {
@@ -128,13 +128,13 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
     const lines = pending.map(({ instanceId, host, staleUntil }) => {
       const until =
         staleUntil === null ? 'it receives the new record' : `${printable(staleUntil)} by the registry's clock`;
-      return `  ${printable(instanceId)} (${printable(host)}) may use the old record until ${until}`;
+      return `  ${printable(instanceId)} (${printable(host)}) may decide requests without the change until ${until}`;
     });
     return notYet([heading, ...lines].join('\n'));
   }
   const text =
     gateways === 0
-      ? "The change is stored and written to the gateways' key store. No running gateway can still use the old record."
+      ? "The change is in force: it is written to the gateways' key store, and no running gateway has to confirm it."
       : `In force on ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

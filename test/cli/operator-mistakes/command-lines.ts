@@ -150,13 +150,13 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'no token for the checkpoints of the registry',
     'audit verify --checkpoints registry --registry http://127.0.0.1:1 $/empty.yaml',
     2,
-    /^error: a token is required: give its file with --token-file, .*\n\(see --help\)\n$/,
+    /^error: a token is required\. Give its file with --token-file, .*\n\(see --help\)\n$/,
   ],
   [
     'no token for the checkpoints of the registry, in a summary',
     'audit summary --verify --checkpoints registry --registry http://127.0.0.1:1 $/empty.yaml',
     2,
-    /^error: a token is required: /,
+    /^error: a token is required\. /,
   ],
   ['an invalid IP address', 'tor-exits check shop.example --config $/empty.yaml', 2, /address/i],
 ];

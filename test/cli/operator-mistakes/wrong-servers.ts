@@ -29,7 +29,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         continues,
         options: redis({ url: 'redis://127.0.0.1:1' }),
         messages: [
-          /"option":"keyStore\.redis\.url","msg":"Redis at 127\.0\.0\.1:1: connection refused: start the server/,
+          /"option":"keyStore\.redis\.url","msg":"Redis at 127\.0\.0\.1:1 refused the connection: start the server/,
         ],
       },
       {
@@ -131,7 +131,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         continues,
         options: redis({ url: 'redis://nowhere.invalid' }),
         messages: [
-          /"option":"keyStore\.redis\.url","msg":"Redis at nowhere\.invalid:6379: (?:host name not found|DNS lookup failed)/,
+          /"option":"keyStore\.redis\.url","msg":"Redis at nowhere\.invalid:6379 (?:has an unknown host name|cannot be found)/,
         ],
       },
     ]),

@@ -21,11 +21,11 @@ export interface Fault {
 }
 
 const networkReasons: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connection refused: start the server, or correct host and port',
-  ENOTFOUND: 'host name not found: correct the host',
-  EAI_AGAIN: 'DNS lookup failed: check the DNS server',
-  EHOSTUNREACH: 'host unreachable: check host and network',
-  ENETUNREACH: 'host unreachable: check host and network',
+  ECONNREFUSED: 'refused the connection: start the server, or correct host and port',
+  ENOTFOUND: 'has an unknown host name: correct the host',
+  EAI_AGAIN: 'cannot be found, because the DNS lookup failed: check the DNS server',
+  EHOSTUNREACH: 'is unreachable: check host and network',
+  ENETUNREACH: 'is unreachable: check host and network',
 };
 
 /** Explains why a connection failed, or was closed at the first command. */
@@ -33,21 +33,21 @@ export async function explainConnection(error: unknown, whose: InspectedServer):
   const { what, at, isSecure, options } = whose;
   const { code = '', message } = error as NodeJS.ErrnoException;
   const reason = networkReasons[code];
-  if (reason !== undefined) return { option: options.place, message: `${what}: ${reason} (${code})` };
+  if (reason !== undefined) return { option: options.place, message: `${what} ${reason} (${code})` };
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return {
       option: options.place,
-      message: `${what}: its certificate is for another host name; configure a host that the certificate names, or replace the certificate`,
+      message: `the certificate of ${what} is for another host name; configure a host that the certificate names, or replace the certificate`,
     };
   if (/^(?:CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/.test(code))
     return {
       option: options.secure,
-      message: `${what}: its certificate ${code === 'CERT_HAS_EXPIRED' ? 'has expired: renew it' : 'is not valid yet: replace it'}, or correct the clock of this machine (${code})`,
+      message: `the certificate of ${what} ${code === 'CERT_HAS_EXPIRED' ? 'has expired: renew it' : 'is not valid yet: replace it'}, or correct the clock of this machine (${code})`,
     };
   if (/CERT|ISSUER|SIGNATURE|SELF_SIGNED/.test(code))
     return {
       option: 'keyStore.redis.caFile',
-      message: `${what}: its certificate is not signed by a trusted CA; configure the file of its CA (${code})`,
+      message: `the certificate of ${what} is not signed by a trusted CA; configure the file of its CA (${code})`,
     };
   if (isSecure && (await speaksPlain(at)))
     return {

@@ -68,7 +68,7 @@ async function inspectSentinel(address: RedisAddress, at: HostAndPort): Promise<
     if (named !== null) return { master: { host: named[0] ?? '', port: Number(named[1]) }, finding: null };
     const masters = (await redis.call('SENTINEL', 'masters')) as string[][];
     const known = masters.map((fields) => fields[fields.indexOf('name') + 1]).join(', ');
-    const message = `${whose.what} monitors no master "${address.masterName}"; it monitors: ${known || '(empty)'}`;
+    const message = `${whose.what} monitors no master "${address.masterName}"${known === '' ? '' : `; it monitors: ${known}`}`;
     return { master: null, finding: { severity: 'error' as const, option: `${option}.masterName`, message } };
   });
   return 'fault' in visit ? { master: null, finding: { severity: 'error', ...visit.fault } } : visit.result;
@@ -133,7 +133,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
     if (message.startsWith('NOPERM'))
       return fault(
         'keyStore.redis.url',
-        `${what}: the user is not allowed to use database ${database}: grant the user the right +select, or omit the database`,
+        `the user is not allowed to use database ${database} of ${what}: grant the user the right +select, or omit the database`,
       );
   }
   return { faults: [], hasReplicas: Number(valueOf('connected_slaves') ?? 0) > 0 };

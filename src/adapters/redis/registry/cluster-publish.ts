@@ -33,7 +33,7 @@ export async function publishUnlessLater(
   const texts = [String(revision), changeText({ revision, change })];
   const command = ['EVAL', unlessLaterPublished, '2', name, names.changeInCluster, ...texts];
   if ((await callOne(masters, { name, command })) === 1) return;
-  throw new Error('another registry has published a later revision; reading the store again');
+  throw new Error('another registry has written a later change; reading the store again');
 }
 
 /**

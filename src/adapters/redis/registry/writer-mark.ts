@@ -72,7 +72,7 @@ export class WriterMark {
   changed(reply: unknown): void {
     if (reply !== 1)
       throw new Error(
-        'another client changed the store: Redis was replaced or emptied, or another registry writes to it; reading the store again',
+        'the store changed unexpectedly: Redis was replaced or emptied, or another registry writes to it; reading the store again',
       );
   }
 

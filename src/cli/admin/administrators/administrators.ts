@@ -83,7 +83,7 @@ export function administratorsCommand(io: CommandIo, env: Environment = process.
 
   const set = administrators.command('set <id>').description('change the roles or the identity of an administrator');
   set
-    .option<readonly string[]>('--role <role>', 'role; replaces all roles (repeatable)', collect)
+    .option<readonly string[]>('--role <role>', 'new role; replaces all current roles (repeatable)', collect)
     .option('--enable', 'enable a disabled administrator');
   identityOptions(set);
   administer<SetOptions>(set, edge, async ({ client, args, options, show }) => {

@@ -98,7 +98,7 @@ export function membersCommand(io: CommandIo, env: Environment = process.env): C
 
 function memberTable(members: readonly Member[]): string[] {
   const rows = members.map(({ id, name, status, roles, hasSignIn, createdAt }) => [
-    ...[id, name, status, roles.join(' '), hasSignIn ? 'at the provider' : 'with links', createdAt],
+    ...[id, name, status, roles.join(' '), hasSignIn ? 'with OpenID' : 'with links', createdAt],
   ]);
   return tableLines(['ID', 'NAME', 'STATUS', 'ROLE', 'SIGNS IN', 'CREATED'], rows);
 }
