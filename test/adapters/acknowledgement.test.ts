@@ -10,7 +10,7 @@ t.test('only the latest reply of a server that refuses writes shows that it may 
   let now = 0;
   const acknowledgement = new AcknowledgementState({ now: () => now }, 1_000);
   const takesNone =
-    'Redis rejects the writes of this gateway (READONLY or NOREPLICAS), so another server may be the master';
+    'Redis rejects the acknowledgements of this gateway (READONLY or NOREPLICAS), so another server may be the master';
   t.equal(acknowledgement.reason, null, 'before the first acknowledgement');
   acknowledgement.put({ wall: 0, monotonic: performance.now() });
   acknowledgement.failed(reply("READONLY You can't write against a read only replica."));

@@ -172,7 +172,7 @@ for (const [what, [refuse, allow]] of Object.entries(replaced)) {
         t.equal(await status(), 'KeyStoreUnavailable');
         await wait(100);
       }
-      await refusedBecause(records, 'Redis rejects the writes of this gateway (READONLY or NOREPLICAS)');
+      await refusedBecause(records, 'Redis rejects the acknowledgements of this gateway (READONLY or NOREPLICAS)');
       t.equal(
         await server.client.exists('mg:gateway:g', `mg:key:${lookupId}`),
         2,

@@ -258,7 +258,7 @@ export class AcknowledgementState {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
     return age > this.#lifetimeMilliseconds
-      ? 'Redis rejects the writes of this gateway (READONLY or NOREPLICAS), so another server may be the master'
+      ? 'Redis rejects the acknowledgements of this gateway (READONLY or NOREPLICAS), so another server may be the master'
       : null;
   }
 
