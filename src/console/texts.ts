@@ -153,7 +153,7 @@ export const texts = {
     done: (name: string) => `The key “${name}” is revoked.`,
   },
   inForce: {
-    noGateway: 'The change is in force. No gateway is running that had to confirm it.',
+    noGateway: 'The change is in force. No gateway is running, so none has to confirm it.',
     all: (gateways: number, milliseconds: number) =>
       `The change was in force on ${gateways} of ${gatewaysOf(gateways)} after ${milliseconds} ms.`,
     some: (confirmed: number, gateways: number) =>

@@ -61,7 +61,7 @@ async function requireOther(database: RegistryDatabase, user: string): Promise<v
   }
   if (found.owns) {
     throw new DatabaseError(
-      `The user ${user} is a superuser, may create roles or owns the tables, so it could change events. Name another user, and let the registry connect as that user.`,
+      `The user ${user} could change events, because it is a superuser, may create roles, or owns the tables. Name another user, and let the registry connect as that user.`,
     );
   }
 }
@@ -77,7 +77,7 @@ async function requireLimits(database: RegistryDatabase, user: string): Promise<
       select has_table_privilege(${user}, ${table}, 'update, delete, truncate, trigger') as excess`.execute(database);
     if (rows[0]?.excess === true) {
       throw new DatabaseError(
-        `The user ${user} could change ${table}, because a role or a grant to all users grants that right. Revoke the right, or name another user.`,
+        `The user ${user} can change ${table}, because it has this right through a role or through a grant to PUBLIC. Revoke the right, or name another user.`,
       );
     }
   }

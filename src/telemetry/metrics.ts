@@ -247,7 +247,7 @@ export class GatewayMetrics {
   #addCheckpoints(status: () => CheckpointStatus | null): void {
     this.gauge(
       'gateway_access_log_checkpoints_failing',
-      '1 while a destination does not accept signed checkpoints of the access log, or they are late.',
+      '1 while a destination rejects signed checkpoints of the access log, or has accepted none for too long.',
       () => Number((status()?.problem ?? null) !== null),
       'max',
     );

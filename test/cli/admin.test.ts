@@ -359,7 +359,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'and no running gateway has to confirm it.');
+  t.match(alone.stdout, 'No gateway is running, so none has to confirm it.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);

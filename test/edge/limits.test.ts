@@ -198,7 +198,7 @@ t.test('an overload begins after two slow seconds and ends at half of its limit'
   t.equal(never.problem(), null);
   watch.note(500);
   watch.note(500);
-  t.equal(watch.problem(), 'the event loop is 500 ms late');
+  t.equal(watch.problem(), 'the event loop is delayed by 500 ms');
   t.end();
 });
 

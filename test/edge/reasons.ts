@@ -33,7 +33,7 @@ export const reasons = {
   tor_list_unavailable: /^cannot determine whether the client address is a Tor exit$/,
   key_store_unavailable: /^unplugged$/,
   access_log_unavailable: /^the disk is full$/,
-  overloaded: /^the event loop is \d+ ms late$/,
+  overloaded: /^the event loop is delayed by \d+ ms$/,
   upstream_busy: /^the upstream has reached maxInFlight \(requests in flight: 1\)$/,
   upstream_timeout: /^payouts: no data sent or received for 3 s$/,
 };

@@ -171,7 +171,7 @@ onEachDatabase(
       status: 409,
       body: {
         message:
-          'The change was not made: the record or setting has changed since the request was made. Request the change again',
+          'The change was not made: the record or setting has changed since the request was made. If the change is still wanted, request it again',
         data: { code: 'approval_stale' },
       },
     });

@@ -144,7 +144,7 @@ t.test('the refused requests of one administrator do not keep those of others ou
         ...counted,
         method: 'POST',
         route: '/tokens',
-        needs: 'the source 10.0.0.10',
+        needs: 'a token that is valid from 10.0.0.10',
         cause: 'validation_failed',
       },
     },

@@ -204,7 +204,7 @@ t.test('an administrator gains no right through the tokens of others or their ow
       ['sam', '/tokens', write],
       ['sam', '/tokens/:id/revoke', write],
       ['sam', '/tokens/:id/revoke', write],
-      ['sam', '/tokens', 'the role owner'],
+      ['sam', '/tokens', 'a token with the role owner'],
       ['sam', '/tokens', read],
       ['sam', '/administrators/:id', write],
       ['ada', '/administrators/:id', 'another owner'],

@@ -134,7 +134,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   }
   const text =
     gateways === 0
-      ? "The change is in force: it is written to the gateways' key store, and no running gateway has to confirm it."
+      ? "The change is in force: it is written to the gateways' key store. No gateway is running, so none has to confirm it."
       : `In force on ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

@@ -37,7 +37,7 @@ const advice = ({
       (section === 'registry' ? ' If you have signed in, run "merchant-gateway login" again.' : ''),
   403: 'Run "merchant-gateway whoami" and "merchant-gateway roles" to see what this token may do.',
   421: `Check the host in ${option}: it must be in the certificate of ${name}, or be listed in registry.hosts.`,
-  404: `Check the id with a command such as ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of this version.`,
+  404: `Check the id with a command such as ${lists}. Also check that ${option} is the address of ${name.replace('the registry', 'a registry')} of the same version as this command.`,
   503: `Try again. If this fails again, read ${log}.`,
 });
 
@@ -94,7 +94,7 @@ export function unexpectedResponse(
   const { peer, address } = asked;
   const type = headers.get('content-type') ?? 'no content type';
   const expected = peer.name.replace('the registry', 'a registry');
-  const what = `${address} did not respond like ${expected} of this version (status ${status}, ${shown(type)}).`;
+  const what = `${address} did not respond like ${expected} of the same version as this command (status ${status}, ${shown(type)}).`;
   const next = isUnclear ? ` ${nextAfter(asked)}` : '';
   return new OperatorError(
     `${what} Check ${peer.option}, and the proxies between this machine and ${peer.name}.${next}`,

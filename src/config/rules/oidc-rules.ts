@@ -69,7 +69,7 @@ function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProbl
   return (oidc?.roles ?? []).flatMap(({ roles }, index) => {
     if (!roles.includes('owner')) return [];
     const message =
-      'gives the role owner without the approval that registry.approvals.owners requires; expected other roles, or false in that option';
+      'gives the role owner without the approval that registry.approvals.owners requires; expected other roles, or false in registry.approvals.owners';
     return [{ path: `registry.oidc.roles[${index}].roles`, message, others: ['registry.approvals.owners'] }];
   });
 }

@@ -60,6 +60,6 @@ export class LoopWatch {
 
   /** Returns why the process is overloaded, for operators; null if it is not. */
   problem(): string | null {
-    return this.#overloaded ? `the event loop is ${Math.round(this.#delay)} ms late` : null;
+    return this.#overloaded ? `the event loop is delayed by ${Math.round(this.#delay)} ms` : null;
   }
 }

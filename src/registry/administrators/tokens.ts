@@ -53,7 +53,7 @@ export function createToken(
       path: 'sources',
       message: `${more} is not among the sources (allowed addresses) of your own token`,
     };
-    throw new RefusedRight(`the source ${more}`, Refusal.invalid([problem]));
+    throw new RefusedRight(`a token that is valid from ${more}`, Refusal.invalid([problem]));
   }
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const administrator = await findAdministrator(transaction, owner);
@@ -66,7 +66,7 @@ export function createToken(
     if (missing !== undefined) {
       const whose = isOwn ? 'the token or session that you use' : 'the administrator';
       const problem = { path: 'roles', message: `${missing} is not among the roles of ${whose}` };
-      throw new RefusedRight(`the role ${missing}`, Refusal.invalid([problem]));
+      throw new RefusedRight(`a token with the role ${missing}`, Refusal.invalid([problem]));
     }
     await requireRoom(transaction, owner, now);
     const token = newToken(context.random);

@@ -163,7 +163,12 @@ async function refuse(context: RegistryContext, author: Author, id: string, why:
     const after = await decide(change, id, { ...deciderOf(author), decision: why, status: 'REFUSED' });
     return { result: null, events: [eventOf('approval.refused', after)] };
   });
-  return new Refusal(409, `The change was not made: ${why}. Request the change again`, [], 'approval_stale');
+  return new Refusal(
+    409,
+    `The change was not made: ${why}. If the change is still wanted, request it again`,
+    [],
+    'approval_stale',
+  );
 }
 
 function deciderOf({ administratorId, actor, reason }: Author) {

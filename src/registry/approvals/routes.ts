@@ -45,7 +45,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
       {
         schema: { params: idParams, querystring: noQuery },
         config: {
-          operation: { summary: 'One request for approval', data: approvalSchema },
+          operation: { summary: 'A request for approval, by its id', data: approvalSchema },
           access: { permission: 'approvals:read' },
         },
       },

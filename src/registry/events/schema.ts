@@ -88,7 +88,7 @@ export const eventFilters = {
   source: Type.Optional(Type.String({ pattern: /^[0-9A-Fa-f.:]{2,45}$/, description: 'an IP address' })),
   requestId: identifier('the id of an HTTP request'),
   reason: Type.Optional(keylessLine(200, 'ticket 4711')),
-  revision: number('a whole number: the revision of a change'),
+  revision: number('a whole number: the revision, which is the number that the registry gave the change'),
   since: moment,
   until: moment,
 };

@@ -44,7 +44,7 @@ export function filterOptions(command: Command): Command {
     )
     .option('--source <address>', 'only events from this IP address', loggedIdIn)
     .option('--request <id>', 'only events of the request with this id (x-request-id)', loggedIdIn)
-    .option('--given-reason <text>', 'only events with exactly this reason', loggedIdIn)
+    .option('--given-reason <text>', 'only events whose author gave exactly this reason', loggedIdIn)
     .option(
       '--revision <number>',
       'only events of the change with this revision (the number that the registry gave the change)',
