@@ -43,14 +43,18 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // A key that was valid at the time of the checkpoint must itself verify the signature. Otherwise, while a newer key
-  // with the same name is valid, signatures of an expired and perhaps stolen key would be accepted.
+  // The signature must verify with a key that was valid at the time of the receipt, or of the checkpoint if there is no
+  // receipt. Otherwise, signatures of an expired and perhaps stolen key would be accepted while its successor is valid.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to
       : from - receiptRoundingMilliseconds <= receivedAt && receivedAt <= to;
   if (!ofName.some((pinned) => isValid(pinned) && isSignedBy(signed, pinned.key)))
-    throw new InvalidNote('the public key of the signature was not valid at the time of the checkpoint');
+    throw new InvalidNote(
+      receivedAt === null
+        ? 'the public key of the signature was not valid at the time of the checkpoint'
+        : 'the public key of the signature was not valid when the registry received the checkpoint',
+    );
   return checkpoint;
 }
 

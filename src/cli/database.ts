@@ -30,7 +30,7 @@ export function databaseCommand(io: CommandIo): Command {
       const { grantTo } = options;
       if (part !== 'registry' && grantTo !== undefined) {
         throw new OperatorError(
-          '--grant-to is only for the database of the registry, because only the registry has events.',
+          '--grant-to requires the part registry: it grants the rights that the registry needs in its own database.',
         );
       }
       await migrate(part, loadConfig({ file: options.config }), options);

@@ -112,7 +112,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
 }
 
 /**
- * Returns the options that every registry takes from its configuration, also the one that `dev` runs.
+ * Returns the options that every registry, including that of `dev`, takes from its configuration.
  * @throws OperatorError if the pepper or the key of services tokens cannot be read
  */
 export async function registryOptionsOf({ registry, keys, keyStore, routes }: Config, log: Logger) {

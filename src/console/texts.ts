@@ -75,7 +75,7 @@ export const texts = {
   },
   prove: {
     title: 'Prove that it is you',
-    text: 'Before a key is shown, rights are given, a change is approved or money moves, you must prove your identity again. Your input on this page is kept.',
+    text: 'You must prove your identity again before you create a key, give rights, approve a change or move money. Your input on this page is kept.',
     withProvider: 'Sign in again in a new tab',
     withLink: 'To sign in with a link, create one with this command and open it in another tab of this browser:',
     retry: 'I have signed in again',

@@ -145,7 +145,7 @@ function isProtected(peer: IpAddress | null, proxies: IpRanges): boolean {
 function foreignHost(): Refusal {
   return new Refusal(
     421,
-    'The Host header does not name this API: use a host name in the certificate of the API, or add the name in Host to registry.hosts',
+    'The Host header does not name this API: use a host name that its certificate contains, or add the host name of this request to registry.hosts',
   );
 }
 

@@ -69,7 +69,7 @@ const requestTimeoutMilliseconds = 30_000;
  * The limit of the whole request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
-/** Maximum number of open connections, more than all gateways together open. Excess connections are closed at once. */
+/** Maximum number of connections. All gateways together need fewer. Excess connections are closed at once. */
 const maxConnections = 10_000;
 
 /** Creates an app without routes. All responses have the same JSON format and `cache-control: no-store`. */

@@ -45,7 +45,7 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
    * `limits.headerBytes` of the gateways. The head of a request may be 16 KiB larger, because the gateway adds headers.
    */
   readonly headerBytes?: number;
-  /** The limit of each merchant's share of the database connections; null for SQLite, which has a single connection. */
+  /** Limits the database connections that each merchant can use at once; null for SQLite, which has one connection. */
   readonly connections: FairConnectionShares | null;
   /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;

@@ -35,7 +35,7 @@ export class Tally {
     return this.#counts.get(value) ?? 0;
   }
 
-  /** How often all values together occurred. */
+  /** Number of occurrences of all values, including those beyond the limit. */
   get total(): number {
     let total = this.others;
     for (const count of this.#counts.values()) total += count;

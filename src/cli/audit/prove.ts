@@ -46,7 +46,7 @@ export function proveCommand(io: CommandIo): Command {
     .requiredOption('--id <id>', 'event.id of the line, or x-request-id of the response')
     .addOption(checkpointsOption().makeOptionMandatory())
     .addOption(publicKeyOption())
-    .option('--config <file>', 'configuration file that has the address and the token file of the registry')
+    .option('--config <file>', 'configuration file with the address of the registry and its token file')
     .option('--json', 'print JSON: the proof as text, the run (id of the hash chain) and the position of the line')
     .addHelpText(
       'after',

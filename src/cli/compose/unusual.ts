@@ -5,7 +5,7 @@ import type { StartUnusual } from '../../registry/start-registry.js';
 import type { WebhookTarget } from '../../registry/unusual/webhooks.js';
 import { systemClock } from './system-clock.js';
 
-const what = 'The secret of webhooks';
+const what = 'The secret of a webhook';
 const secretForm = /^whsec_[A-Za-z0-9+/]{32,}={0,2}$/;
 const minSecretBytes = 24;
 

@@ -141,7 +141,7 @@ export const accessLog = section(
   },
   {
     description:
-      'The access log: one JSON line per request, accepted or rejected. If a throttled source sends requests without ' +
-      'an acceptable key, these requests share at most one line per second, which contains their number.',
+      'The access log: one JSON line per request, accepted or rejected. Exception: the requests without a known key ' +
+      'from a throttled source are combined into at most one line per second, which contains their count.',
   },
 );

@@ -118,9 +118,9 @@ export class ConnectionPool {
   }
 
   /**
-   * Sends a request at the end of the event loop turn. A connection is reused only after a turn in which it was idle.
-   * In that turn, the pool reads all data that has arrived. It thus detects that the upstream has closed the connection
-   * or sent unsolicited bytes, before the connection carries another request.
+   * Queues a request, and sends it at the end of the current event loop turn. Until then, the pool reads what has
+   * arrived on idle connections. So it detects a connection that the upstream has closed, or on which it has sent
+   * unsolicited bytes, before that connection is reused.
    * @param onNew whether to use only a connection opened after this call: a service that shuts down closes older ones
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {

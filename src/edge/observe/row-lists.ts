@@ -119,7 +119,7 @@ export class RowLists<Note = never> {
   }
 }
 
-/** Index of the first counter of row 0, which counts the requests for which the table has no room. */
+/** Index of the first counter of row 0. This row counts the requests for which the table has no room. */
 export const noRoom = ownNumbers;
 
 function larger<Column extends Int32Array | Float64Array>(former: Column, empty: Column): Column {

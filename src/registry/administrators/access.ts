@@ -59,7 +59,7 @@ export interface AccessOptions {
   readonly credentials: Credentials;
   readonly attempts: Attempts;
   readonly clock: { now(): number };
-  /** Permissions whose use requires a reason (`registry.reasons`). */
+  /** Permissions whose use requires a reason (`registry.reasonFor`). */
   readonly reasonFor?: ReadonlySet<string> | undefined;
 }
 

@@ -69,7 +69,7 @@ export async function chainState(database: RegistryDatabase, signer: NoteSigner 
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
   // Only events of earlier releases are allowed to have no position. They precede the chain, have no `proof`, and have
-  // sequence numbers of at least 1. The query checks all of this. `unchained_seq`, the stored number of the last of
+  // sequence numbers of at least 1. The queries check all of this. `unchained_seq`, the stored number of the last of
   // these events, is not enough, because a user of the database can change it.
   const firstChained = await database
     .selectFrom('event_chain')

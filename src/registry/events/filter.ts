@@ -20,8 +20,8 @@ export interface EventFilter extends Omit<GivenFilter, 'seq' | 'source' | 'revis
   /** Latest time of the events, exclusive, in milliseconds since 1970. */
   readonly until?: number | undefined;
   /**
-   * If the caller is a member of a merchant: the id of this merchant. Only events of this merchant match. Null: no
-   * limit.
+   * The id of the merchant of which the caller is a member: only events of this merchant match. Null: events of all
+   * merchants match.
    */
   readonly memberOf?: string | null;
 }

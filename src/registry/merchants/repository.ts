@@ -113,8 +113,8 @@ export interface MerchantChange {
 }
 
 /**
- * Changes fields of a merchant. Writes the record to the gateways' store even if all fields have the stored values
- * already: an operator could repeat a suspension because a gateway has not applied the first one.
+ * Changes fields of a merchant. Writes the record to the gateways' store even if nothing changes: an operator may
+ * repeat a suspension because a gateway has not applied the first one.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
  * @throws ApprovalNeeded if the merchant would go live, and the approval rules require approval for this
  */

@@ -144,9 +144,9 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // If the newest change that the store has announced to gateways is in the database, the database lacks no change.
-    // This is also true if the Redis server is a different one. The change is still in the outbox if the registry was
-    // interrupted between the announcement and the removal from the outbox.
+    // The database lacks no change if it has the newest change that the store has announced to gateways, whatever Redis
+    // server this is. If the registry was interrupted after the announcement, that change is still in the outbox, so
+    // `isNamedChange` looks there too.
     const isProven =
       history.published !== null &&
       (snapshot.change === history.published.change ||

@@ -42,8 +42,8 @@ export const noRecords = { names: [], revision: 0 };
 const lockedMark = '+lock';
 
 /**
- * The row of the lease. `waiting` is the lowest revision (number) of the changes in the outbox, which are still to be
- * written. Null if the outbox is empty.
+ * The row of the lease, and `waiting`: the lowest revision (number) of the changes that are still to be written (the
+ * outbox), or null without such changes.
  */
 interface Found {
   readonly holder: string;

@@ -56,8 +56,8 @@ export class Sealing {
   }
 
   /**
-   * Whether another client has written the meta record or replaced it with an earlier version. False for a store that
-   * is not sealed, because this cannot be detected there.
+   * Whether a Redis client other than a registry has written the meta record, or replaced it with an earlier version.
+   * False for a store that is not sealed, because a forgery cannot be detected there.
    */
   isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;

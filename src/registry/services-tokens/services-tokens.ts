@@ -25,8 +25,8 @@ export interface ServicesTokenClaims {
   /** The one approved funding that the token permits above the limits; null if the caller named no approved request. */
   readonly approved: Funding | null;
   /**
-   * The address of the client for whom the registry itself sends the request to the services; null if the address is
-   * unknown. Undefined if the client sends the request: the services then see the client's address.
+   * If the registry sends the request to the services for a client: the client's address, or null if it is unknown.
+   * Undefined if the client sends the request to the services itself: the services then see its address.
    */
   readonly clientAddress: string | null | undefined;
   readonly id: string;
