@@ -16,7 +16,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const records = parseRecords(bytes.toString('utf8'), file);
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
     throw new OperatorError(
-      `The records file ${file} must be one JSON object. Its member names are record names such as mg:meta, and its values are records.`,
+      `The records file ${file} must be one JSON object. The name of each member is the name of a record, and its value is the record.`,
     );
   }
   // Rejects names without `mg:`, because those members would not be loaded as records. The error quotes no name,
