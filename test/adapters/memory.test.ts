@@ -138,7 +138,7 @@ t.test('an unusable records file is reported in one sentence that names the file
     [at('cut.json'), /^The records file .*cut\.json ends at line 1, column 27, /],
     ...['list', 'text', 'null', 'number'].map((name): [string, RegExp] => [
       at(`${name}.json`),
-      /^The records file .*\.json must be one JSON object\. Its member names are record names such as mg:meta, and its values are records\.$/,
+      /^The records file .*\.json must be one JSON object\. The name of each member is the name of a record, and its value is the record\.$/,
     ]),
     [at('shape.json'), /^The records file .*shape\.json has a member with an unknown name\. Expected mg:meta, /],
     [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],

@@ -273,7 +273,7 @@ function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoi
 
 function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
   if (known.run_key !== keyText(checkpoint.runKey))
-    throw new Refused(422, 'two processes write this run of the log: its checkpoints have two different run keys', 'fork');
+    throw new Refused(422, 'two processes write this run of the log: its checkpoints have different run keys', 'fork');
   if (checkpoint.size < known.size || oldSize !== known.size)
     throw new Refused(
       409,
