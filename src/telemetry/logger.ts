@@ -94,11 +94,15 @@ function errorView(error: unknown, causes: number): unknown {
 const maxPerWindow = 20;
 /** Maximum number of distinct messages to count; not reached in practice, because messages are fixed sentences. */
 const maxMessages = 1_000;
+/** Stands for the messages beyond that number. */
+const otherMessages = '(other messages)';
 
 /** Limits how often each message is logged, so that a message caused by every request does not fill the disk. */
 export class RepeatLimiter {
   readonly #windowMilliseconds: number;
-  #counts = new Map<string, number>();
+  readonly #counts = new Map<string, number>();
+  /** Numbers of suppressed messages, also of former periods, until `takeLeftOut` returns them. */
+  readonly #leftOut = new Map<string, number>();
   #windowEnd = 0;
 
   constructor(windowMilliseconds: number) {
@@ -114,17 +118,19 @@ export class RepeatLimiter {
       this.#counts.clear();
       this.#windowEnd = now + this.#windowMilliseconds;
     }
-    const count = (this.#counts.get(message) ?? 0) + 1;
-    if (count === 1 && this.#counts.size >= maxMessages) return false;
-    this.#counts.set(message, count);
-    return count <= maxPerWindow;
+    const isCounted = this.#counts.has(message) || this.#counts.size < maxMessages;
+    const name = isCounted ? message : otherMessages;
+    const count = (this.#counts.get(name) ?? 0) + 1;
+    this.#counts.set(name, count);
+    if (isCounted && count <= maxPerWindow) return true;
+    this.#leftOut.set(name, (this.#leftOut.get(name) ?? 0) + 1);
+    return false;
   }
 
-  /** Returns the messages that were suppressed in this window, with their counts, and begins a new window. */
+  /** Returns the messages that were suppressed since the last call, with their counts. */
   takeLeftOut(): [message: string, count: number][] {
-    const leftOut = [...this.#counts].filter(([, count]) => count > maxPerWindow);
-    this.#counts = new Map();
-    this.#windowEnd = 0;
-    return leftOut.map(([message, count]) => [message, count - maxPerWindow]);
+    const leftOut = [...this.#leftOut];
+    this.#leftOut.clear();
+    return leftOut;
   }
 }

@@ -249,7 +249,14 @@ t.test('a repeated message is written a limited number of times, a fatal one alw
   const admitted = (now: number): number =>
     Array.from({ length: 30 }, () => lines.admit('x', now)).filter(Boolean).length;
   t.same([admitted(0), admitted(999), admitted(1_000)], [20, 0, 20], 'after the period it is written again');
-  t.same([lines.takeLeftOut(), lines.takeLeftOut()], [[['x', 10]], []]);
+  t.same(
+    [lines.takeLeftOut(), lines.takeLeftOut()],
+    [[['x', 50]], []],
+    'each suppressed line is counted, also those of a period that has ended',
+  );
+  t.same([admitted(1_001), lines.takeLeftOut()], [0, [['x', 30]]], 'to take the counts begins no new period');
+  const many = Array.from({ length: 1_010 }, (_, index) => lines.admit(`message ${index}`, 2_500)).filter(Boolean);
+  t.same([many.length, lines.takeLeftOut()], [1_000, [['(other messages)', 10]]], 'its memory is limited');
 });
 
 t.test('an error is logged without its extra properties, and no key is logged', (t) => {
