@@ -168,7 +168,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the cache has the record, even stale or expired, or is fresh and knows that the record does not exist. */
+  /** Whether the cache has the record, even stale or expired. Also true if a fresh cache knows that no record exists. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
@@ -239,8 +239,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Detaches a read in flight: its value is not cached, and new requests start another read. Requests that already wait
-   * for the read began before the change, so they still get the value.
+   * Detaches a read in flight, because its record may have changed: the value is not cached, and new requests start
+   * another read. Requests that already wait for this read began before that change, so they still get the value.
    */
   #abandon(id: string): void {
     const flight = this.#readsInFlight.get(id);

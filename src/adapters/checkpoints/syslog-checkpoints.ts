@@ -79,7 +79,8 @@ export class SyslogCheckpoints {
     const socket = isTls
       ? tls.connect({ ...at, ...(ca === null ? {} : { ca }) })
       : net.connect(at as net.NetConnectOpts);
-    // Without a listener, a later socket error would end the process. The next checkpoint opens a new socket.
+    // Without a listener, a later socket error would end the process. The listener can ignore the error, because the
+    // next checkpoint opens a new socket.
     socket.on('error', () => undefined);
     socket.once('close', () => {
       if (this.#socket === socket) this.#socket = null;

@@ -74,14 +74,14 @@ class Silence {
     [this.#stream, this.#bytesRead, this.#checks] = [stream, stream.bytesRead, 0];
   }
 
-  /** @param isWaiting whether a command has got neither its reply nor an error */
+  /** @param isWaiting whether any command still waits for its reply */
   check(isWaiting: boolean): void {
     const stream = this.#stream;
     if (stream === null) return;
     this.#checks += 1;
     const hasRead = stream.bytesRead !== this.#bytesRead;
     if (hasRead && isWaiting && !stream.destroyed) {
-      // The server may have replied to one of several commands and then hung.
+      // Watch again from now on: the server may have replied to one of several commands and then hung.
       [this.#bytesRead, this.#checks] = [stream.bytesRead, 0];
       return;
     }

@@ -4,8 +4,8 @@ import { highestRevision } from './record-text.js';
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 /**
- * The lifetime of a lease, which permits a gateway to use its cache. The longest lifetime is one second longer than the
- * highest `maxStaleSeconds`, which is one day.
+ * The lifetime of a lease, which permits a gateway to use its cache. The maximum is the highest `maxStaleSeconds` (one
+ * day) plus one second.
  */
 const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
 
@@ -24,8 +24,8 @@ const acknowledgementForm = Type.Object({
   /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
   /**
-   * The longest time for which the registry waits for this gateway before it confirms a change. It is one second longer
-   * than the gateway uses its cache without a new proof that its Redis server is the master.
+   * The longest time for which the registry waits for this gateway before it confirms a change. The gateway stops using
+   * its cache one second earlier, unless it gets a new proof that its Redis server is the master.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),

@@ -6,7 +6,7 @@ import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 import { untilReady } from './until-ready.js';
 
-/** Lifetime of the lock of the gateway that downloads the lists, since its last renewal. */
+/** How long the lock lasts without a renewal. Only the gateway that has the lock downloads the lists. */
 const lockMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
 /** A long timeout, because a whole list is read or written at once, and no request waits for it. */

@@ -7,10 +7,7 @@ import { checkpointStream, messageField, mostTextBytes, readMessage, replyText }
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
-/**
- * Discards a message that the registry has failed to process for this long while it processed others. The gateway gets
- * no reply, so it sends the message again.
- */
+/** How long a message can fail, while other messages succeed, before it is discarded. */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
 /** Lifetime of a reply. It is long, so that a gateway can still read the reply after a stall. */
@@ -41,8 +38,8 @@ export interface InboxEvents {
    */
   readonly onRefused: (why: string) => void;
   /**
-   * Called each time the handler of a message fails. The message is retried until it is discarded. Also called when
-   * Redis returns an error to a read of the stream.
+   * Called each time the handler of a message fails. The message is retried until it succeeds or is discarded. Also
+   * called when Redis returns an error to a read of the stream.
    */
   readonly onFailure: (error: unknown) => void;
 }
@@ -56,7 +53,8 @@ export class RedisInbox implements GatewayInbox {
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
   /**
-   * The time of each failing message's first failure, by message id. A message that is sent again has the same id.
+   * When each failing message first failed, by message id. A discarded message gets no reply, so the gateway sends it
+   * again with the same id, and its first failure still counts.
    */
   readonly #failingSince = new Map<string, number>();
   #lastTakenAt = -Infinity;

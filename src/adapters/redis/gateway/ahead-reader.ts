@@ -143,7 +143,7 @@ export class AheadReader {
 
   /**
    * Scans the store for the lookup ids of all keys, page by page, with pauses for requests.
-   * @returns keys of all environments; an id can occur more than once
+   * @returns pages of lookup ids, for keys of all environments; an id can occur more than once
    */
   async *keysInStore(): AsyncGenerator<readonly string[]> {
     await this.#turn();

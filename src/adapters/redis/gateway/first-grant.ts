@@ -2,8 +2,8 @@
 const grantTimeoutMilliseconds = 2_000;
 
 /**
- * Waits for the gateway's first grant. Without a grant, the gateway caches nothing and each request reads from Redis,
- * so a short wait is worthwhile.
+ * Waits for the gateway's first grant, which is the registry's permission to cache records. Without a grant, each
+ * request reads from Redis, so a short wait is worthwhile.
  */
 export class FirstGrant {
   readonly #onNotice: (notice: string) => void;

@@ -19,8 +19,8 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly identity: GatewayIdentity;
   readonly seals: SealCheck;
   /**
-   * Called after all earlier invalidation messages have been handled, and before the acknowledgement, which reports the
-   * revision to the registry as applied. `hasMissed`: messages may have been missed since the last call.
+   * Called in a heartbeat after the pending invalidation messages were handled, and before the acknowledgement, which
+   * reports the revision to the registry as applied. `hasMissed`: messages may have been missed since the last call.
    */
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /**
@@ -33,7 +33,7 @@ export interface HeartbeatOptions extends StandingOptions {
 }
 
 const everyMilliseconds = 500;
-/** If the registry's newest confirmation is older than this, sentinels or replicas must also confirm the master. */
+/** If the registry has confirmed no heartbeat for this long, sentinels or replicas must confirm the master. */
 const oldEchoMilliseconds = 1_000;
 
 /**
@@ -95,7 +95,7 @@ export class Heartbeat {
   /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // A heartbeat that takes this long cannot make the cache fresh: the request is served sooner by reading Redis.
+    // After such a slow heartbeat, the cache is not fresh, because the result is too old. Reading Redis is faster.
     if (this.#tookMilliseconds > freshMilliseconds && this.standing.proof !== null) return;
     // During an outage, do not wait: a heartbeat without a reply would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
@@ -175,8 +175,8 @@ export class Heartbeat {
       if (servers === null && found.replicas !== null)
         throw new Error('the connections to Redis are not ready, or reach different servers (run_id in INFO)');
       await link.checkParts(meta, found.generation);
-      // On a busy machine, the check of a Cluster's slots can take longer than its result stays valid. The masters
-      // confirm the slot map after the check, so the result counts from the end of the check.
+      // On a busy machine, the check of a Cluster's slots can take longer than a proof of the master stays valid. The
+      // masters confirm the slot map after the check, so their proof counts from the end of the check.
       const at = link.witness(found.replicas ?? 0) === 'masters' ? this.standing.lease.now() : begunAt;
       await link.catchUp();
       if (this.standing.epoch !== epoch) return; // the connections changed: a later heartbeat decides
@@ -266,7 +266,7 @@ export class Heartbeat {
     epoch: number,
   ): Promise<void> {
     const { lease, state } = this.standing;
-    // While a gateway was enrolled, its memory may have been the only reason to trust the server.
+    // `notNamed`: the meta record does not name this server, so only an enrolled gateway can detect lost changes.
     if (lease.enrolled || state.notNamed !== null || replicas === null) return;
     const witness = this.#options.link.witness(replicas);
     if (witness === 'masters') lease.sure(at);

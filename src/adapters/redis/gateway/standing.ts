@@ -245,8 +245,8 @@ export class AcknowledgementState {
   refusal: string | null = null;
 
   /**
-   * @param lifetimeMilliseconds how long the gateway is allowed to decide requests, counted from the start of the
-   * heartbeat that last wrote an acknowledgement
+   * @param lifetimeMilliseconds how long the gateway is allowed to decide requests while Redis refuses its
+   * acknowledgements, counted from the last successful write of one
    */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;

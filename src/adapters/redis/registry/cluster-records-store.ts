@@ -264,7 +264,7 @@ export class MasterServers {
 
   /**
    * Returns the sorted run ids of all masters; empty if a master does not report its run id, or a connection changed
-   * meanwhile. Reads INFO again only after a reconnect.
+   * meanwhile. A complete list is reused until the next reconnect.
    */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;

@@ -62,7 +62,7 @@ export class InvalidationListener {
   async catchUp(): Promise<void> {
     if (!this.connected) throw new Error('Redis sends no invalidation messages on this connection');
     await this.#redis.ping().catch((error: unknown) => {
-      // A server that cannot save also refuses PING. This reply comes after the messages, too.
+      // A server that cannot save refuses PING with MISCONF. That reply also follows the messages, so it suffices.
       if (!(error instanceof Error && error.message.startsWith('MISCONF'))) throw error;
     });
   }
