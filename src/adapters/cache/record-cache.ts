@@ -168,7 +168,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the cache has the record, even stale or expired. Also true if a fresh cache knows that no record exists. */
+  /** Whether the cache has the record, even stale or expired, or a fresh cache knows that no record exists. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }

@@ -25,7 +25,8 @@ export interface MessageStream {
 export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
 /**
  * The stream of request counts. It is separate from the checkpoints for two reasons: counts must not delay checkpoints,
- * and earlier releases of the registry reject messages with counts. The maximum keeps the stream below 32 MB.
+ * and earlier releases of the registry reject messages with counts. The maximum keeps the stream below 32 MB, because
+ * counts are base64, which JSON does not lengthen, and take at most 64 KiB for each message.
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /**

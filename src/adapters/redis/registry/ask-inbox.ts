@@ -12,8 +12,8 @@ export interface QuerySource {
 }
 
 /**
- * Maximum number of queued queries. Further queries are dropped: the requests that wait for the replies get 503. The
- * next request for the record sends a new query.
+ * Maximum number of queued queries. Beyond this number, queries are dropped, and the requests that wait for their
+ * replies get 503. The next request for the record sends a new query.
  */
 const maxQueries = 10_000;
 /** Maximum length of a query's Redis key. No gateway writes a query with a longer key. */
