@@ -3,7 +3,7 @@ import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 
-/** The members of a log line about requests that `search`, `summary`, `explain` and `unusual replay` read. */
+/** The members that `search`, `summary`, `explain` and `unusual replay` read from a log line about requests. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({

@@ -33,7 +33,8 @@ export interface GivenLog {
  * or if this is unknown. An attacker could insert a complete line, so the fragment must have the form of an incomplete
  * line.
  * @param next the next line; null if it does not follow or is longer than any line of a gateway
- * @param torn how many bytes of an incomplete line a process has found, according to `next`; null if it states nothing
+ * @param torn the length in bytes of the incomplete line that the next process found at its start, if `next` states
+ *   this length; otherwise null
  */
 export function harmlessReason({ bytes, mayBegin }: Fragment, next: Buffer | null, torn: number | null): string | null {
   if (bytes === null || bytes.length === 0 || !mayBegin) return null;

@@ -9,8 +9,8 @@ export interface Search {
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
   /**
-   * Matches if the address of the client or of the connection's peer is in this range. A line that the requests of an
-   * IPv6 /64 share matches if the /64 overlaps the range, because the line does not contain their addresses.
+   * Matches if the address of the client or of the connection's peer is in this range. Requests of one IPv6 /64 can
+   * share a line that contains only the /64, not their addresses. Such a line matches if the /64 overlaps the range.
    */
   readonly address?: IpRange | undefined;
   /** Matches this URL path and every path below it. */

@@ -14,13 +14,12 @@ export interface GivenCheckpoint extends ReadCheckpoint {
 export type Mismatch = Pick<Finding, 'kind' | 'message'>;
 
 /**
- * The members of a checkpoint that stay in memory. They must be small, because each process signs 8,640 checkpoints a
- * day.
+ * The members of a checkpoint that stay in memory. They must be small, because each process signs a checkpoint every
+ * 10 seconds by default: 8,640 a day.
  */
 interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
   /**
-   * The Merkle root in hex. A Buffer of 32 bytes would keep a whole slab of Node's buffer pool in memory. A slab is a
-   * hundred times as large as the root.
+   * The Merkle root in hex. A Buffer of 32 bytes would keep a whole slab (8 KiB) of Node's buffer pool in memory.
    */
   readonly root: string;
   /**
@@ -76,10 +75,10 @@ export class SignedRun {
   }
 
   /**
-   * Whether this run signed further lines after another process started on its file. That start then does not state
-   * the end of this run. Only this process has the run key, so its signature proves that it still ran. On a
-   * restored disk, the run signed its lines before the start, so the signed times differ.
-   * @param size the number of the last line of this run that the start states
+   * Whether this run signed further lines after another process started on its file. If so, the start checkpoint of the
+   * other process does not state the end of this run. Only the process of this run has the run key, so its signature
+   * proves that it still ran. After a restore of the disk, all signatures of this run are older than that start.
+   * @param size the number of the last line of this run, according to that start checkpoint
    */
   wentOnAfter({ at }: Pick<Checkpoint, 'at'>, size: number): boolean {
     return this.newest.size > size && this.newest.at > at;
@@ -153,8 +152,8 @@ export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
 }
 
 /**
- * Returns findings for signed lines that are missing in a log. A run (the lines of one gateway process or file) can lack
- * its last lines or all lines. The run that the end checkpoint of a file names as the next one can be missing too.
+ * Returns findings for signed lines that are missing in a log. A run (the lines of one gateway process or file) can
+ * lack its last lines or all lines. The run that the end checkpoint of a file names as the next one can be missing too.
  * @param runs the runs of which checkpoints were given, by their ids
  * @param since in milliseconds since 1970; a run whose newest checkpoint is older is left out
  */

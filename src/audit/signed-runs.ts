@@ -75,8 +75,8 @@ export class SignedRuns {
   }
 
   /**
-   * Reads one line of the checkpoints that are known after the log was read. They prove no lines. They only show which
-   * receipts and runs are newer than the first checkpoints.
+   * Reads one line of the checkpoints that are read again after the log. They prove no lines. They only show which
+   * receipts and runs in the log are newer than the checkpoints that `take` read before the log.
    */
   takeLater(line: RawLine): void {
     try {
@@ -84,14 +84,14 @@ export class SignedRuns {
       if (checkpoint === null) return;
       const { run, size, occasion, at, place } = checkpoint;
       if (this.#isKnowledge(place)) this.#claims?.know(run, size);
-      // The gateway signed the time. Otherwise the registry could hide an old run at first, and show it as new here.
+      // Use the time that the gateway signed: the registry could hide an old run at first, and show it as new here.
       if (occasion === 'start' && at >= this.#fetchedAt - clockToleranceMilliseconds) this.#laterRuns.add(run);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
     }
   }
 
-  /** Whether a checkpoint counts as stored by the registry. Those of files count only if its list is not given. */
+  /** Whether a checkpoint counts as stored by the registry. Without the registry's list, those of files count too. */
   #isKnowledge({ file }: Position): boolean {
     return file === registryWord || this.#witnessed?.isGiven === false;
   }

@@ -18,7 +18,7 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
-  /** Whether the gateway is configured to sign checkpoints. If so, `secrets` covers only chains from before. */
+  /** Whether the gateway is configured to sign checkpoints. If so, `secrets` are for earlier chains only. */
   readonly signsCheckpoints?: boolean;
   /** When the log was read, in ms since 1970. A process without a checkpoint in the last 180 s counts as ended. */
   readonly asOf?: number;
@@ -45,7 +45,7 @@ export class Verifier {
   #inFile: boolean | null = null;
   /** Start checkpoints of files that continue another file. They are checked last: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line if the input has no other line of this chain, otherwise null. May stay unverified. */
+  /** The chain of the first line, if the input has no other line of it; otherwise null. It need not be verified. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {

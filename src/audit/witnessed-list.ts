@@ -35,8 +35,8 @@ export class WitnessKeys {
   }
 
   /**
-   * Returns the key of this object that a list head names as its signer; null if the head names no such key. A list
-   * head states the length and the Merkle root of the registry's list. Does not verify the signature.
+   * Returns which of these keys a list head names as its signer; null if it names none of them. A list head states the
+   * length and the Merkle root of the registry's list. Does not verify the signature.
    * @throws InvalidNote
    */
   headKeyOf(head: string): NoteKey | null {

@@ -82,7 +82,7 @@ export class StoreState {
   /**
    * Why the registry may not have compared this server's records with its database. Null in these cases:
    * 1. The meta record names this server. The registry adds a server there only after the comparison.
-   * 2. The server is unknown.
+   * 2. The run ids of the servers are not known yet.
    * 3. The meta record is from an earlier release and names no servers.
    */
   get notNamed(): string | null {

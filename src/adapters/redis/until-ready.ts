@@ -4,8 +4,8 @@ import type { Cluster, Redis } from 'ioredis';
 const partMilliseconds = 50;
 
 /**
- * Waits until a connection is ready to send commands. Waits in parts, so that a stall of the process uses up only one
- * of them: after a stall, a timer fires before Node reads the replies that have already arrived.
+ * Waits until a connection is ready to send commands. After a stall of the process, a timer fires before Node reads the
+ * replies that have already arrived. So the timeout consists of 50 ms intervals, and a stall uses up only one of them.
  * @throws Error if the connection fails, or is not ready within this time
  */
 export async function untilReady(redis: Redis | Cluster, milliseconds: number): Promise<void> {

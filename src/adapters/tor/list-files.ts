@@ -54,8 +54,8 @@ export async function readListFile(file: string): Promise<SourceContent> {
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
 /**
- * The file that stores the last valid list, so that a gateway can start without a network. It is replaced atomically,
- * so a crash leaves the previous list.
+ * The file that stores the last valid list of each source, so that a gateway can start without a network. It is
+ * replaced atomically, so a crash leaves the previous file.
  */
 export class SnapshotFile {
   readonly #file: string;

@@ -57,7 +57,7 @@ export class MaintainedTorExits implements TorExits {
   #list = new TorExitList([]);
   /** The digests of the merged lists, as one string. If this string changes, the lists are merged again. */
   #joined = '';
-  /** The time from which the age of the newest merged source list counts, in milliseconds since 1970. */
+  /** The latest `expiryStart` of the source lists that are merged in `#list`, in milliseconds since 1970. */
   #expiresSince = -Infinity;
   #sharedAt = -Infinity;
   #unpublished = false;
@@ -156,7 +156,7 @@ export class MaintainedTorExits implements TorExits {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // A process that starts without the record has no previous list, so it would use a list of any size.
+      // Publish a missing record again: a process that starts without it has no previous list to compare sizes with.
       const mustPublish = this.#unpublished || (this.#exchange.isRecordMissing && this.#list.size > 0);
       // `#fetch` acquires a lock in the key store. Without this lock, every gateway would fetch the lists.
       if (askable && (mustPublish || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));

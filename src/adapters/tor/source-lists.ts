@@ -37,7 +37,7 @@ export class SourceLists {
   readonly #sources: readonly ExitSource[];
   readonly #rules: AdmissionRules;
   readonly #states = new Map<string, SourceState>();
-  /** The digest of the list that an operator accepted, by source. Another new list of the source removes it. */
+  /** The digest of the list that an operator accepted, by source id. Deleted when the source has a different list. */
   readonly #accepted = new Map<string, string>();
   #foreign: readonly StoredSource[] = [];
   #revision = 0;
@@ -155,7 +155,7 @@ export class SourceLists {
     const isAccepted = list?.accepted === true && (newer || list.digest === before.list?.digest);
     if (isAccepted) this.accept(source, list.digest);
     if ('file' in source.location && before.list !== null) {
-      // A file that was rejected often would be read again only after a long delay.
+      // Read the accepted file again soon: after many failures, the delay until the next attempt would be long.
       if (isAccepted) this.#states.set(source.id, { ...before, failures: Math.min(before.failures, 1) });
       return;
     }

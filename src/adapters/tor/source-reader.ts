@@ -64,7 +64,8 @@ export class SourceReader {
     const content = await read(source, before, this.#end.signal);
     const confirmedAt = new Date(clock.now()).toISOString();
     if (content === 'unchanged') {
-      // This process can have adopted the list from a record in which other gateways reject it.
+      // The acceptance also matters for an unchanged list: this process may have adopted it from a record without a
+      // previous list, while gateways with a larger previous list reject it.
       if (acceptSmaller && before !== null) lists.accept(source, before.digest);
       lists.confirm(source, confirmedAt);
       return;

@@ -73,7 +73,7 @@ async function trustOf(
   }
 }
 
-/** A token, and how to replace the token of a sign-in that the registry rejects. */
+/** A token. For the token of a sign-in, also how to replace it if the registry rejects it. */
 type Token = Pick<AdminAccess, 'token' | 'renew'>;
 
 async function tokenOf(

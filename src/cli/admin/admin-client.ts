@@ -36,8 +36,8 @@ export interface AdminAccess {
   readonly address: URL;
   readonly token: string;
   /**
-   * Called if the API rejects a token (status 401). Returns the token with which the client sends the request again:
-   * another command can have replaced the session of a sign-in. Null, or the same token, if there is no other token.
+   * Called if the API rejects a token (status 401), because another command can have replaced the session of a sign-in.
+   * Returns the token with which the client repeats the request. Null, or the same token, if there is no other token.
    */
   readonly renew?: (rejected: string) => Promise<string | null>;
   /** The server certificates that the client trusts. The default, null, stands for the CAs that the system trusts. */

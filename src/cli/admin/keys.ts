@@ -58,7 +58,7 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     const { merchant, environment, permission: permissions, expiresIn, label } = options;
     const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
     const body = { environment, permissions, expiresIn, label };
-    // Ctrl-C ends the command only afterwards. Otherwise the key could exist without having been shown.
+    // Ctrl-C ends the command only after the key is shown. Otherwise a key could exist that nobody has seen.
     await completely(async () => {
       const { data } = await client.ask({ method: 'POST', path, body, expects: createdKey });
       showChange(data, shownOnce(data));

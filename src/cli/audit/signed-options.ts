@@ -142,7 +142,7 @@ export interface GivenCheckpoints {
   readonly fetchedAt: number;
   /** Reads the checkpoints of the registry and of all files, as lines of checkpoint files. */
   lines(): AsyncIterable<readonly RawLine[]>;
-  /** Reads what the registry has received since, and the files again. Adds the former to `witnessed`. */
+  /** Reads what the registry has received since, and adds it to `witnessed`. Then reads the checkpoint files again. */
   later(): AsyncIterable<readonly RawLine[]>;
 }
 

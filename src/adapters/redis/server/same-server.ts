@@ -106,8 +106,8 @@ export class SameServer {
   }
 
   /**
-   * Reads INFO until it shows the run id, because the user may be granted the right to call INFO. Then reopens both
-   * connections to identify their servers: a subscribed connection cannot call INFO.
+   * Reads INFO until it shows the run id: an operator may grant the Redis user the right to call INFO later. Then
+   * reopens both connections to identify their servers, because a subscribed connection cannot call INFO.
    */
   async #reopenWithRunId(): Promise<void> {
     const { epoch } = this;

@@ -233,7 +233,7 @@ class ReplicaWitness {
    * of replicas received the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
-    // INFO omitted the run id when this connection was opened: the user may have the right to call INFO by now.
+    // If the run id is unknown, call INFO again: the Redis user may have been granted the right to call INFO by now.
     if (this.#runId === null && this.#redis.status === 'ready') await this.#identify();
     if (runId === null || this.#runId !== runId) return false;
     try {

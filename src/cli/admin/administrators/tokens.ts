@@ -48,8 +48,7 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
     const administratorId = administrator === undefined ? undefined : administratorIdIn(administrator);
     const body = { name, administratorId, roles, sources, expiresInSeconds };
     // Create the file before the request. Otherwise, if the file could not be created, the only copy of a valid token
-    // would be lost.
-    // For the same reason, Ctrl-C ends the command only afterwards.
+    // would be lost. For the same reason, Ctrl-C ends the command only after the token is stored or printed.
     await completely(async () => {
       if (output !== undefined) await createPrivate(output);
       const { data } = await orDelete(output, () =>

@@ -54,7 +54,7 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];
     const expects = Type.Object({ ...approvalSchema.properties, propagation: propagationSchema });
     const { data } = await client.ask({ method: 'POST', path, expects });
-    // Gateways need to know only changes of merchants. For another change, a registry of a former release reports the
+    // Gateways receive only the changes of merchants. For any other change, a registry of a former release reports the
     // propagation of an earlier change.
     if (data.change.startsWith('merchant.')) showChange(data, approvalLines(data));
     else show(data, approvalLines(data));

@@ -120,16 +120,16 @@ interface VerifyInput {
 
 /** How far the registry's signatures prove the chain. */
 interface TrailSignatures {
-  /** The position of the last event that a given key signed; 0 if there is none. */
+  /** The position of the last event that a known key signed; 0 if there is none. */
   readonly signedTo: number;
-  /** The number of signatures by keys that were not given. They prove nothing. */
+  /** The number of signatures by unknown keys. They prove nothing. */
   readonly unknownSignatures: number;
 }
 
 /**
  * Reads the hash chain of events page by page, up to the event that was the newest when the command started. Verifies
  * the hashes, the saved checkpoints and the registry's signatures.
- * @returns as `pruned`, the last event that retention has deleted before the command or meanwhile
+ * @returns `pruned` is the last event that was deleted after its retention period, before or during the command
  */
 async function verifyTrail(
   client: AdminClient,

@@ -37,7 +37,7 @@ export async function importLines({ client, stream, onProgress, signal }: Import
       const { data } = await client.ask(request);
       addCounts(totals, data);
       last = batch.at(-1)?.line ?? last;
-      // The response covers all earlier changes too, also when it created nothing.
+      // The last response decides: its `projected` covers all earlier changes, even if its batch created no record.
       projected = data.projected;
       onProgress(last);
     } catch (error) {

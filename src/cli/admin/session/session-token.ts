@@ -60,13 +60,13 @@ export async function askSignIn<Schema extends TSchema>(
 
 const leastMilliseconds = 5 * 60_000;
 /**
- * How long a command uses a new session without a refresh, in milliseconds. Without this limit, each command would
- * refresh the session near the end of the sign-in, or if the clock of this machine is fast.
+ * Commands do not refresh a session that is younger than this, in milliseconds. Near the end of the sign-in, or if the
+ * clock of this machine is fast, even a new session expires within 5 minutes, so each command would refresh it.
  */
 const newMilliseconds = 10_000;
 /**
- * How long to wait while another command refreshes the sign-in, in milliseconds. The registry refuses other refreshes for
- * the same time.
+ * How long to wait while another command refreshes the sign-in, in milliseconds. The registry refuses a second refresh
+ * for as long.
  */
 const longestWaitMilliseconds = 25_000;
 const betweenReadsMilliseconds = 200;
@@ -94,7 +94,8 @@ export async function sessionToken(
     throw new OperatorError('The sign-in has ended: run "merchant-gateway login".');
   }
   const { handle } = session;
-  // The refresh ends the former session. If Ctrl-C prevented that the new one is stored, the sign-in would be lost.
+  // The refresh ends the former session. If Ctrl-C ended the command before the new one is stored, the sign-in would be
+  // lost.
   const refreshed = await completely(async () => {
     const result = await askSignIn(target, 'refresh', { handle }, sessionData);
     if ('data' in result) await storeSession(file, target, result.data, now);
@@ -128,7 +129,7 @@ export async function readOwnSession(file: string, { address }: ApiTarget): Prom
   return session;
 }
 
-/** False also for a session that seems to come from the future, because the clock was set back meanwhile. */
+/** Whether a session is less than 10 s old. False if it seems to come from the future, after the clock was set back. */
 function isNew({ receivedAt = '' }: StoredSession, now: number): boolean {
   const age = now - Date.parse(receivedAt);
   return age >= 0 && age < newMilliseconds;
