@@ -91,7 +91,7 @@ export class SignedRuns {
     }
   }
 
-  /** Whether a checkpoint counts as stored by the registry. Without the registry's list, those of files count too. */
+  /** Whether a checkpoint counts as stored by the registry. Without its list, checkpoints from files count too. */
   #isKnowledge({ file }: Position): boolean {
     return file === registryWord || this.#witnessed?.isGiven === false;
   }
@@ -116,8 +116,8 @@ export class SignedRuns {
           `the runs ${other.run} and ${run} (each the log of one process) both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
         );
       followers.set(previous.run, start);
-      // A thief of another gateway's key could forge a start checkpoint. Such a checkpoint must not decide where this
-      // gateway's log ended.
+      // A thief of one gateway's key could forge a start checkpoint that names a run of another gateway. It must not
+      // decide where the log of that other gateway ended.
       if (isOfAnother)
         this.#fork(
           place,

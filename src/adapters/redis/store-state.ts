@@ -5,8 +5,8 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record (the description of the whole store) that lists no servers. Only earlier releases of
- * the registry write such a record, so Redis may have been restored from an old snapshot that lacks later changes.
+ * Reason to distrust a meta record (the description of the whole store) that lists no servers, after one that did. Only
+ * earlier releases of the registry omit the servers, so Redis may have been restored from an old snapshot.
  */
 const noServers =
   'the meta record of the store lists no Redis servers, but it listed some before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
@@ -91,8 +91,8 @@ export class StoreState {
 
   /**
    * Decides whether to trust the state that the store reports. While the store has the generation in which this gateway
-   * was enrolled, the gateway itself notices lost changes, because the revision decreases. So the meta record need not
-   * name the servers then. An earlier generation is not trusted until the enrolment has ended.
+   * was enrolled, the gateway itself notices lost changes, because the revision decreases. So the meta record of that
+   * generation need not name the servers. An earlier generation is not trusted while the gateway is enrolled.
    * @param meta the text of the meta record, which describes the store
    * @param newest the text of the newest revision (number of a change)
    * @param servers the run ids of all servers of the store. An element is null if INFO omits the run id. The whole

@@ -29,7 +29,7 @@ export function terminalWidth({ isTTY, columns }: { isTTY?: boolean; columns?: n
 
 /**
  * Formats a heading and rows as a table with aligned columns. To fit the terminal, columns are truncated or wrapped as
- * far as `options` allow. If that is not enough, each row becomes a record with one line per cell.
+ * far as `cut` and `wrap` allow. If that is not enough, each row becomes a record with one line per cell.
  */
 export function tableLines(
   heading: readonly string[],

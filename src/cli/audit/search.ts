@@ -53,8 +53,8 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         return;
       }
       found += 1;
-      // The gateway writes no terminal control characters to the log. A line that an attacker inserted could contain
-      // such characters.
+      // Escape terminal control characters: the gateway writes none to the log, but a line that an attacker inserted
+      // could contain some.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }

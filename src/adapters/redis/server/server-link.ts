@@ -101,8 +101,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Returns `none` if there are neither replicas nor sentinels, because then no other server can take over. Otherwise
-   * returns `others`: even without sentinels, an operator could promote any replica that the registry has seen.
+   * Returns which servers must prove that no other server has taken over: `none` without replicas and sentinels,
+   * otherwise `others`. Even without sentinels, an operator could promote any replica that the registry has seen.
    */
   witness(replicas: number): 'none' | 'others' {
     return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
