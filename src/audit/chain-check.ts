@@ -232,7 +232,7 @@ export class ChainCheck {
   }
 }
 
-/** How far the gateway's signatures and the registry's receipts cover a run (the lines of one gateway process). */
+/** How far signatures and the registry's receipts cover a run (the lines of one gateway process in one file). */
 export interface RunProof {
   readonly run: string;
   /** The name of the gateway in the newest checkpoint of the run; null without a checkpoint. */

@@ -30,7 +30,8 @@ interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> 
 }
 
 /**
- * Compares the lines of one run, which are the lines of one gateway process, with the signed checkpoints of that run.
+ * Compares the lines of one run, which are the lines of one gateway process in one file, with the signed checkpoints of
+ * that run.
  */
 export class SignedRun {
   /** The checkpoints, by the number of the last line that they cover. */
@@ -59,7 +60,7 @@ export class SignedRun {
     this.newest = first;
   }
 
-  /** The minimum number of lines that this gateway process wrote, and the signed checkpoint that states this number. */
+  /** The minimum number of lines that were written in this run, and the signed checkpoint that states this number. */
   get required(): { readonly size: number; readonly by: GivenCheckpoint } {
     const { size } = this.newest;
     return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
@@ -152,7 +153,7 @@ export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
 }
 
 /**
- * Returns findings for signed lines that are missing in a log. A run (the lines of one gateway process or file) can
+ * Returns findings for signed lines that are missing in a log. A run (the lines of one process in one file) can
  * lack its last lines or all lines. The run that the end checkpoint of a file names as the next one can be missing too.
  * @param runs the runs of which checkpoints were given, by their ids
  * @param since in milliseconds since 1970; a run whose newest checkpoint is older is left out

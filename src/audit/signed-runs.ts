@@ -13,7 +13,7 @@ import { WitnessedClaims, type WitnessedList } from './witnessed-list.js';
  */
 export const registryWord = 'registry';
 
-/** Compares the lines of a log with signed checkpoints. A run is the lines of one gateway process. */
+/** Compares the lines of a log with signed checkpoints. A run is the lines of one gateway process in one file. */
 export class SignedRuns {
   readonly #findings: Finding[] = [];
   readonly notes: string[] = [];

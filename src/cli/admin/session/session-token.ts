@@ -61,7 +61,7 @@ export async function askSignIn<Schema extends TSchema>(
 const leastMilliseconds = 5 * 60_000;
 /**
  * Commands do not refresh a session that is younger than this, in milliseconds. Near the end of the sign-in, or if the
- * clock of this machine is fast, even a new session expires within 5 minutes, so each command would refresh it.
+ * clock of this machine is fast, even a new session expires within 5 minutes; each command would then refresh it.
  */
 const newMilliseconds = 10_000;
 /**
