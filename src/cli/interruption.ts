@@ -17,8 +17,8 @@ const signals = ['SIGINT', 'SIGTERM'] as const;
 export const sameSignalMilliseconds = 1_000;
 
 /**
- * Runs `act`, and aborts its signal at the first SIGINT or SIGTERM, so that `act` can end without half-done work. A
- * second one, at least a second later, ends the process at once.
+ * Runs `act`. The first SIGINT or SIGTERM aborts the AbortSignal of `act`, so that `act` can end without half-done
+ * work. A second SIGINT or SIGTERM, at least a second later, ends the process at once.
  * @throws Interrupted in place of an OperatorError that `act` throws after SIGINT or SIGTERM
  */
 export async function interruptible<Result>(act: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
@@ -48,7 +48,7 @@ export async function interruptible<Result>(act: (signal: AbortSignal) => Promis
 }
 
 /**
- * Runs `act` to its end even if SIGINT or SIGTERM arrives, because its result, such as a new key, would be lost.
+ * Runs `act` to its end even if SIGINT or SIGTERM arrives. Otherwise its result, such as a new key, would be lost.
  * A second signal, at least a second later, ends the process at once.
  * @throws Interrupted after `act` if SIGINT or SIGTERM arrived
  */

@@ -17,7 +17,7 @@ function reportAndExit(error: NodeJS.ErrnoException): never {
   process.exit(1);
 }
 
-/** Writes to a file until all bytes are written. Node's own stream ignores that a nearly full disk takes only some. */
+/** Writes all bytes to a file. On a nearly full disk, a write can be partial, and Node's own stream ignores this. */
 function writeToFile(text: string): void {
   const bytes = Buffer.from(text);
   try {

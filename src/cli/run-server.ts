@@ -35,7 +35,8 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
  * Starts a server, and closes its resources before the process exits. Handles signals from the beginning, so that a
  * signal during the start closes everything that is already open.
  * @param start opens the resources one by one. For each resource, it calls `closeLater` with a function that closes the
- *   resource; these functions run in reverse order. Functions given to `saveAnyhow` run even at a forced exit.
+ *   resource; these functions run in reverse order. If one fails or the exit is forced, the functions given to
+ *   `saveAnyhow` run.
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
@@ -144,7 +145,7 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
   const onError = (error: unknown): void => {
     onFailure(error);
     status = 1;
-    begin(); // If the process stops already, the stop continues, so that requests in flight get their responses.
+    begin(); // If the process is already stopping, that stop continues: requests in flight still get their responses.
   };
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
   process.on('uncaughtException', onError).on('unhandledRejection', onError);

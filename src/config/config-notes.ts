@@ -17,8 +17,8 @@ export function configNotes(command: ServerCommand, config: Config, processes = 
 }
 
 /**
- * Returns a note for published keys with which the services verify nothing. This is not an error, because the gateways
- * may publish a first key from the same file before they sign with it.
+ * Returns a note if the configuration has published keys, but the services verify nothing with them. This is not an
+ * error: gateways with the same configuration may publish their first key before they sign with it.
  */
 function unverifiedNotes({ identity }: Config): Problem[] {
   const { signingKeyFile, publishedKeyFiles, publicKeysUrl } = identity;

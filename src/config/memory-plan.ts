@@ -29,7 +29,7 @@ export const bytesOfKey = 460;
 export const bytesOfMerchant = 650;
 /** Assumed average number of keys per merchant. */
 const keysOfMerchant = 4;
-/** Off-heap bytes per existing key. A gateway remembers which keys exist, including keys outside its cache. */
+/** Off-heap bytes for the set of existing keys (`KnownKeys`), per entry of the record cache: 8 slots of 4 bytes. */
 const bytesOfKnown = 32;
 /** Heap bytes of one cached lookup of an unknown key. */
 const bytesOfUnknown = 140;
@@ -43,7 +43,7 @@ export interface MemoryPlan {
   /** Where `memory` comes from: the option `limits.memory`, or the limit of the system. */
   readonly source: 'limits.memory' | 'system';
   readonly process: number;
-  /** Memory of full caches: records, lookups of unknown keys, and throttled sources. */
+  /** Memory of full caches: records, lookups of unknown keys, and sources that the throttle tracks. */
   readonly caches: number;
   /** Memory of the maximum number of connections while all are idle. */
   readonly connections: number;

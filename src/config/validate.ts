@@ -41,7 +41,7 @@ class Walk {
     const inner = nonNull(option);
     const value = given === undefined ? option.default : given;
     if (value === null && inner !== option) {
-      // The options may be commented out, to get their defaults. Null would switch the group off without a message.
+      // Null would switch the group off, but the operator may have commented out all its options to get the defaults.
       if (inner.properties !== undefined && this.empty.has(pathText(path)))
         this.report(path, 'is empty; expected its options, {} for the defaults, or null');
       return null;

@@ -16,7 +16,7 @@ export interface Sent<Result> {
   readonly setReason: (reason: string) => void;
   /**
    * Sends the change. The request gets the reason that the person has typed. After a success, calls `onDone`, unless
-   * the dialog or page is gone by then. `change` names the change where there are several: each has its own reason.
+   * the dialog or page is gone by then. `change` names the change, because each change of a page has its own reason.
    */
   readonly send: (
     request: (reason: string | undefined) => Promise<Result>,
@@ -53,7 +53,7 @@ export function useChange<Result>(): Sent<Result> {
     setState({ ...idle, isBusy: true, reason, change });
     request((reason ?? '').trim() || undefined).then(
       (result) => {
-        // A late success must not close or leave what the person has opened in the meantime.
+        // If the dialog or page is gone, `onDone` could close another dialog or page that the person has opened since.
         if (isGone.current) return;
         setState({ ...idle, result });
         onDone?.(result);
@@ -90,7 +90,7 @@ export function useRowChange<Target>(make: (target: Target, reason: string | und
         void client.invalidateQueries();
         throw error;
       }
-      // The buttons stay disabled until the list no longer has a row that was decided.
+      // Wait until the lists are reloaded: the buttons stay disabled while a list still shows the changed row.
       await client.invalidateQueries();
       return null;
     };

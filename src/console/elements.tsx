@@ -111,7 +111,7 @@ export function Dialog({
   useLayoutEffect(() => {
     const element = dialog.current;
     if (!isBusy || element === null) return;
-    // The pressed button is disabled now and loses the focus. The dialog takes it, so that it still receives Escape.
+    // The pressed button is disabled now and loses the focus. Focus the dialog, so that it still receives Escape.
     const pressed = document.activeElement;
     element.focus();
     return () => {
@@ -160,7 +160,7 @@ export function SignInLink(): ReactNode {
 
 /**
  * Shows an error in words, some of which another person may have chosen. Screen readers announce it. If the session has
- * ended, also shows a link to the sign-in, because an open dialog makes the link of the frame unusable.
+ * ended, also shows a link to the sign-in, because an open dialog makes the same link in `Frame` unusable.
  */
 export function Problem({ error, roles = '' }: { readonly error: unknown; readonly roles?: string }): ReactNode {
   if (error === null || error === undefined) return null;

@@ -57,7 +57,7 @@ export function Frame({
     : pages.find(([to]) => location.startsWith(to));
   const title = current?.[1];
   useLayoutEffect(() => {
-    // The title distinguishes the tabs of a browser and its history, and screen readers read it first.
+    // The title identifies the page in the browser's tabs and history, and screen readers read it first.
     document.title = title === undefined ? texts.product : texts.pageTitle(title);
   }, [title]);
   return (

@@ -58,8 +58,8 @@ export function useChanges(isAllowed: boolean): void {
 
 /**
  * Returns a function that reads a list again. While the list is being read, further calls cause only one more read,
- * after the present one. If each change restarted the read, a page would not finish any while changes are frequent, and
- * the registry would still run each abandoned query.
+ * after the present one. If each change restarted the read, no read would finish while changes are frequent, and the
+ * registry would still run each abandoned query.
  */
 function reloader(client: QueryClient): (list: string) => void {
   /** The lists that are being read, and whether each has to be read again after that. */

@@ -39,7 +39,7 @@ export function EnterPage(): ReactNode {
   const [, navigate] = useLocation();
   const [token] = useState(() => location.hash.slice(1));
   const [problem, setProblem] = useState<string | null>(/^[\w-]{43}$/.test(token) ? null : texts.enter.noToken);
-  // The link may still be valid after such a failure, so the button stays.
+  // True after a failure such as an outage. The link may still be valid, so the button stays.
   const [isUnavailable, setIsUnavailable] = useState(false);
   const [isSending, setIsSending] = useState(false);
   useEffect(() => {

@@ -138,7 +138,7 @@ function isClientFault(error: unknown): boolean {
 }
 
 /**
- * Number of comparisons of server process ids that look for a pooler which shares connections between clients. If no
+ * How many times server process ids are compared to detect a pooler that shares connections between clients. If no
  * comparison detects sharing, the check passes. A single comparison is not enough: with eight other busy clients, one
  * comparison in four missed the sharing.
  */

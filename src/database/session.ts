@@ -89,7 +89,7 @@ class PostgresSession implements DatabaseSession {
   }
 
   async release(): Promise<void> {
-    // Otherwise the reply to a `hold` in progress would claim the lock that this method has released.
+    // Wait for a `hold` in progress. Otherwise its reply would claim the lock that this method has released.
     while (this.#holding !== null) await this.#holding;
     if (!this.#holds) return;
     this.#holds = false;

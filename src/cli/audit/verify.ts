@@ -99,16 +99,16 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 export interface OpenVerifier {
   readonly verifier: Verifier;
   /**
-   * Ends the verification. A gateway may have written newer lines than the fetched checkpoints cover, so it first reads
-   * what was stored since. If that fails, a note says so, and the log is judged with what is known.
+   * Ends the verification. If the log refers to newer checkpoints than the known ones, first reads the checkpoints that
+   * were stored since. If that fails, adds a note to the verdict and uses only the known checkpoints.
    * @param areAll false if a file could not be read to its end
    */
   readonly end: (areAll: boolean) => Promise<Verdict>;
 }
 
 /**
- * Creates the verifier of a log. A log that lacks its last lines, or is missing altogether, is reported only if its
- * newest checkpoint is at or after `since`.
+ * Creates the verifier of a log. A run (log of one process) that is missing or lacks its last lines is reported only if
+ * its newest checkpoint is at or after `since`.
  * @param since in milliseconds since 1970
  * @throws OperatorError
  */
@@ -148,7 +148,7 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
 
 /**
  * Passes the lines of all files to the verifier. Stops at an unreadable file and returns its error, so that the command
- * can report the findings before that file.
+ * can report the findings in the lines that were read.
  */
 async function takeAll(
   files: readonly string[],

@@ -60,7 +60,7 @@ export async function ensureSigner(
  * @throws OperatorError if the file cannot be created
  */
 async function makeKey(keyFile: string, what: string): Promise<boolean> {
-  // Write nothing if the key exists: on a full disk a part could not start although its key is readable.
+  // Write nothing if the key exists. Otherwise, a full disk would prevent a start although the key is readable.
   if (existsSync(keyFile)) return false;
   const unfinished = `${keyFile}.${randomUUID()}`;
   try {

@@ -77,9 +77,9 @@ const trailPeer: Peer = {
 };
 
 /**
- * Opens the client that reports changes by operators to the registry. Sends no request yet, so that the services can
- * start while the registry is unavailable. The client reads the token file again before each report, so that the token
- * can be replaced.
+ * Opens the client that sends the registry an event for each change by an operator. Sends no request yet, so that the
+ * services can start while the registry is unavailable. The client reads the token file again before each request, so
+ * that the token can be replaced.
  * @throws OperatorError for an invalid token or CA file
  */
 async function openTrail(at: NonNullable<Config['services']['operators']['trail']>): Promise<Trail> {

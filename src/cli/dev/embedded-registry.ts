@@ -51,8 +51,8 @@ interface EmbeddedOptions {
 
 /**
  * Starts a registry. It writes its records to Redis or, with `keyStore.kind: memory`, to a store in memory from which
- * the gateway reads. `closeLater` closes the registry and the records, also if the gateway has closed the records
- * already.
+ * the gateway reads. Registers functions with `closeLater` that close the registry and the records. The gateway may
+ * close the records first.
  */
 export async function startEmbeddedRegistry(
   config: Config,

@@ -131,7 +131,7 @@ function placeholder({ environment }: Config, record: StoredRecord | null, entry
   if (code === 'key_format') return 'of another form';
   if (code === 'test_key_in_live') return keyPrefixes.test;
   if (code === 'live_key_in_test') return keyPrefixes.live;
-  // With any other code, only a fingerprint shows that the request had a key.
+  // With any code other than key_unknown, only a fingerprint shows that the request had a key.
   const hadKey = code === 'key_unknown' || entry.gateway.key?.fingerprint !== undefined;
   return hadKey ? keyPrefixes[environment] : null;
 }

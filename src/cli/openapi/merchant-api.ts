@@ -19,9 +19,7 @@ If a service reports a failure, the response has a stable \`data.code\` for prog
 failure, \`data\` is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/**
- * Status that the description omits for service operations. Services send it only if a request bypasses the gateway.
- */
+/** Status that merchants never receive from a service. Services send it only if a request bypasses the gateway. */
 const gatewayOnlyStatus = '403';
 
 /**

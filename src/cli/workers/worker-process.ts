@@ -32,8 +32,8 @@ export class WorkerProcess {
         resolve({ code, signal });
       });
       this.#worker.on('error', ({ message }) => {
-        // Without a process, for example because too many files are open, no `exit` event follows. Otherwise the error
-        // is about a message that cannot be sent to an ending process, whose `exit` event reports the end.
+        // If the process could not be created, for example because too many files are open, no `exit` event follows.
+        // Any other error is about a message to an ending process, and the `exit` event follows.
         if (this.#worker.process.pid === undefined) resolve({ code: null, signal: null, problem: message });
       });
     });

@@ -11,8 +11,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a listener on this host accepts connections to loopback hosts: a loopback host, or a wildcard address
- * (0.0.0.0 or ::). A connection to such a host ends on the same machine.
+ * Whether a host is a loopback host or a wildcard address (0.0.0.0 or ::). A listener on it accepts connections to
+ * loopback hosts, and a connection to it stays on the same machine.
  * @param host as for `isLoopback`
  */
 export function includesLoopback(host: string): boolean {

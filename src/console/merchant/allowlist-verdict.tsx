@@ -72,8 +72,8 @@ export function AllowlistVerdict({
 }
 
 /**
- * Returns the addresses of all accepted requests of the last 30 days. `areAll` is false if some requests came from
- * addresses that were only counted.
+ * Returns the addresses of all accepted requests of the last 30 days. `areAll` is false if some addresses are missing,
+ * because the registry did not store them.
  */
 async function seenAddresses(
   merchantId: string,

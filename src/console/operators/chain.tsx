@@ -25,8 +25,8 @@ const chainStart = '0'.repeat(64);
 /** The result of a verification: the number of verified events, or the position at which the chain breaks. */
 type Verdict = { readonly events: number } | { readonly brokenAt: number };
 
-// The key is not below `events`, which the page reads again after each event: the registry reads all events for the
-// state of the chain.
+// To return the state of the chain, the registry must read all events. So this query key does not begin with `events`:
+// the page reloads queries with that key after each event.
 const queryKey = ['chain'];
 
 /**
@@ -127,7 +127,7 @@ async function verifyChain({ head, ...first }: ChainState, onProgress: (events: 
     : { events: position - pruned.position };
 }
 
-/** Whether an event is missing between the position `after` and the end of the page, or up to the position `head`. */
+/** Whether a page lacks events after the position `after`. An empty page lacks events if `after` is below `head`. */
 function hasGap({ events }: ChainPage, after: number, head: number): boolean {
   return events.length === 0 ? after < head : events.some(({ position }, index) => position !== after + 1 + index);
 }

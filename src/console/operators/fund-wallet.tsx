@@ -111,7 +111,7 @@ export function FundWallet({
   const send = (action: Action): void => {
     setLast(action);
     if (amount === null || reason === '') return;
-    // The request for an approval has the reference of an approved funding.
+    // The draft of an approved funding need not be kept: the registry stores its reference with the approval.
     if (draft.approvalId === null) sentDrafts.set(id, draft);
     // Reload after an error too, because the money may have moved.
     sent.send(

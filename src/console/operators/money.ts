@@ -1,6 +1,6 @@
 /**
- * The API counts in the minor units of ISO 4217, but browsers give some currencies the digits of daily use, such as 0
- * for PKR. These are the currencies that have other than 2 digits after the decimal point in ISO 4217.
+ * The currencies whose number of decimal digits in ISO 4217 is not 2. The API uses the minor units of ISO 4217, but
+ * `Intl` has the number of digits in daily use for some currencies, such as 0 for PKR.
  */
 const exceptions = [
   [0, 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF'],

@@ -27,7 +27,7 @@ interface Entry {
 export function WalletPage({ id }: { readonly id: string }): ReactNode {
   const { me } = useMe();
   const [draft, setDraft] = useState(() => nextDraft(id));
-  // An approved funding has a draft of its own, so that neither replaces a reference that a retry must send again.
+  // An approved funding has its own draft. A shared draft would lose the reference that a retry must send again.
   const [approved, setApproved] = useState<Draft | null>(null);
   const [open, setOpen] = useState<'own' | 'approved' | null>(null);
   const { data: wallet, error } = useQuery({
