@@ -69,8 +69,8 @@ export function useChange<Result>(): Sent<Result> {
 }
 
 /**
- * Sends changes of single rows for a page with a list. `retry` sends the latest one again, with the reason that the
- * person has typed. A change of another target asks for its reason anew.
+ * Sends changes of single rows for a page with a list. `retry` sends the latest change again, with the reason that the
+ * person has typed. A change of another row does not use this reason.
  */
 export function useRowChange<Target>(make: (target: Target, reason: string | undefined) => Promise<unknown>): {
   readonly sent: Sent<null>;

@@ -167,8 +167,8 @@ export function usePage(): number {
 }
 
 /**
- * Buttons for the previous and next page of a list; nothing if there is only one page. A list that has become shorter
- * may no longer have the page in the URL. Then goes to the last page, because the list would seem to be empty.
+ * Buttons for the previous and next page of a list; nothing if there is only one page. If the list has become
+ * shorter and lacks the page in the URL, goes to the last page. Otherwise the list would seem to be empty.
  */
 export function Pager({ meta }: { readonly meta: Meta | null | undefined }): ReactNode {
   const [, setParameters] = useSearchParams();

@@ -40,8 +40,8 @@ export function useChanges(isAllowed: boolean): void {
     };
     const followLater = (): void => {
       source = null;
-      // The pause is random, so that not all pages return at once after an outage. It doubles with each refusal,
-      // because the registry may store each one as an event.
+      // The pause is random, so that not all pages return at once after an outage. It doubles with each failed
+      // request, because the registry may store a refused request as an event.
       const pause = (5_000 + Math.random() * 25_000) * 2 ** refusals;
       refusals += 1;
       timer = setTimeout(follow, Math.min(pause, longestPauseMilliseconds));

@@ -102,7 +102,7 @@ async function verifyChain({ head, ...first }: ChainState, onProgress: (events: 
     const query: { after: number } = { after };
     const page: ChainPage = (await call<ChainPage>('/events/chain/rows', { query })).data;
     if (hasGap(page, after, head.position)) {
-      // The registry may have deleted the missing events after their retention period, since the last page.
+      // Since the last page was read, the registry may have deleted the missing events after their retention period.
       const present: ChainState = (await call<ChainState>('/events/chain')).data;
       if (present.pruned.position > after) {
         ({ pruned } = present);
