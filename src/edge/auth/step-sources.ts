@@ -16,7 +16,7 @@ export interface StepSources extends FactSources {
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
   readonly fingerprints: {
-    /** Returns the fingerprint that the log shows instead of this key; null if the log has no secret. */
+    /** Returns the fingerprint (HMAC) that the log shows instead of this key; null if the log has no HMAC secret. */
     of(key: string, lookupId: string): string | null;
   };
   /** Whether a text contains an API key, plain or encoded. */
@@ -27,7 +27,7 @@ export interface StepSources extends FactSources {
   readonly throttle: KeyThrottle | null;
   /** The limit on the request rate of each merchant; null without a limit. */
   readonly merchantRate: RateLimit | null;
-  /** The access log. `problem` returns why the log cannot be written; null if the log is writable. */
+  /** `problem` returns why the access log cannot be written; null if it can be, or if requests need no log line. */
   readonly requiredLog: { problem(): string | null };
   /** The overload detection. `problem` returns why the process is overloaded; null if it is not. */
   readonly overload: { problem(): string | null };
@@ -45,13 +45,13 @@ export interface KeySender {
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
   /**
-   * True while no client is throttled and all clients together are below the total limit. In this state, a request
-   * with a key needs no throttle check.
+   * True while no client is throttled and all clients together are below `throttle.totalBadKeys`. In this state, a
+   * request with a key needs no throttle check.
    */
   readonly isQuiet: boolean;
   /**
    * Returns the key store for one request. While the sender, or all senders together, are throttled, the returned store
-   * limits look-ups of unknown keys.
+   * limits look-ups of keys that `keyStore.knows` does not report as known.
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
   /**

@@ -114,8 +114,8 @@ export class ClientConnection implements ConnectionFacts {
    * request that was executed at once would then never be logged, and would never release its permit (slot for a
    * request in flight at the upstream).
    * If too many requests wait, the connection closes, but only after the current response, because that response could
-   * confirm a payout. Further requests do not wait: each would cost memory, and the end of a long queue would overflow
-   * the stack.
+   * confirm a payout. Further requests are dropped, because each waiting request costs memory, and the recursive
+   * callbacks at the end of a long queue would overflow the stack.
    * @param turn called when all earlier requests have ended. If `alive` is false, no response can be sent, so the
    *   request must not be executed (RFC 9112 9.6).
    */

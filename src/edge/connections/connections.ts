@@ -74,8 +74,8 @@ export class Connections {
   }
 
   /**
-   * During shutdown, closes the connection of a keep-alive response if no further request arrives in time. A pipelined
-   * request has arrived already.
+   * During shutdown, closes the connection of a keep-alive response if no further request arrives in time. Does nothing
+   * if a pipelined request has arrived already.
    */
   responseEnded(exchange: Exchange, connection: ClientConnection): void {
     if (this.#closing && exchange.response.shouldKeepAlive && connection.newest === exchange)
@@ -151,8 +151,8 @@ function closeUnlessRead(socket: Socket, milliseconds: number): void {
 }
 
 /**
- * Destroys a socket whose time is over, unless it has received bytes since `bytesRead`. After a stall of the process,
- * Node runs due timers before it reads the bytes that arrived meanwhile, so the check follows the next read.
+ * Destroys a socket whose time is over, unless it has received more than `bytesRead` bytes. After a stall of the
+ * process, Node runs due timers before it reads the bytes that arrived meanwhile, so the check follows the next read.
  */
 function destroyUnlessRead(socket: Socket, bytesRead: number): void {
   atEndOfTurn(() => {

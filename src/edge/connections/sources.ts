@@ -13,8 +13,8 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 /**
  * Tracks the sources of a listener's connections, and finds the source with the most connections without an accepted
  * request. An attacker controls how often this search runs, so each operation is O(1): there is one list of sources for
- * each number of such connections. To add or remove one changes the number of its source by one, so the source moves
- * only to the list of the next higher or lower number.
+ * each number of such connections. A new or removed connection changes the number of its source by one, so the source
+ * moves only to the list of the next higher or lower number.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();

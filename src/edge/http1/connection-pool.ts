@@ -119,8 +119,8 @@ export class ConnectionPool {
 
   /**
    * Queues a request, and sends it at the end of the current event loop turn. Until then, the pool reads what has
-   * arrived on idle connections. So it detects a connection that the upstream has closed, or on which it has sent
-   * unsolicited bytes, before that connection is reused.
+   * arrived on idle connections. The pool thus reuses no connection that the upstream has closed, or on which the
+   * upstream has sent unsolicited bytes.
    * @param onNew whether to use only a connection opened after this call: a service that shuts down closes older ones
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
@@ -201,7 +201,7 @@ export class ConnectionPool {
   /** @param inTurn number of requests that wait in this event loop turn, including those from earlier turns */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    // Let as many connections rest as are in use: each of them then rests for about as long as a response takes.
+    // Let as many connections rest as are in use. A connection then rests for about as long as a response takes.
     const inUse = this.#connections.size - this.#idle.size;
     const mayRest = this.#mayOpen && inTurn < fullTurn;
     return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);

@@ -47,7 +47,7 @@ const idleMilliseconds = 4_000;
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
 /**
- * Matches a 408. A service can send a 408 to close an idle connection (RFC 9110 15.5.9), so a 408 is not unsolicited.
+ * Matches a 408, which services send to close an idle connection (RFC 9110 15.5.9). It does not count as unsolicited.
  */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 

@@ -8,8 +8,8 @@ export interface IdleOptions {
    */
   readonly boundIdle: number;
   /**
-   * Minimum time between a response and the next request on its connection, in milliseconds. If a late second response
-   * arrives during this time, no request is pending that could receive it. Under load, a connection is reused earlier.
+   * Minimum time between a response and the next request on its connection, in milliseconds; shorter under load. If a
+   * late second response arrives during this time, no request is pending that could receive it.
    */
   readonly restMilliseconds: number;
 }

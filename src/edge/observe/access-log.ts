@@ -109,8 +109,8 @@ const mostBeforePath = 256;
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
-  // A key has a bounded length, so the end of the authority is enough to find a key that begins there. The whole
-  // authority could fill the log field and leave no room for the path.
+  // A key has a bounded length, so the end of the authority is enough to find a key that begins there. The rest is not
+  // searched, because the search costs more with each character.
   const before = absolute.authority.slice(-mostBeforePath);
   const shown = cut(path);
   const logged = cutAtKey(before + shown);

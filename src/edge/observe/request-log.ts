@@ -118,8 +118,8 @@ function durationsOf({ duration, decisionDuration, upstreamDuration, found }: Ex
 }
 
 /**
- * Returns the span of a finished request; null if the request was not sampled. The span contains no more data than the
- * log line.
+ * Returns the span of a finished request; null if the request was not sampled. Like the log line, the span never
+ * contains a body, a query string or an API key.
  */
 function requestSpan(exchange: Exchange, environment: string): Span | null {
   const { data, found, outcome, status } = exchange;

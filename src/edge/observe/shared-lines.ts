@@ -35,8 +35,8 @@ const mostSources = 20;
 const lineMilliseconds = 1_000;
 
 /**
- * Outcomes of executed requests that do not show whether the key is valid. The throttle does not count a request with
- * such an outcome if its key is well-formed.
+ * Failures of the gateway itself, which do not show whether the key of the request is valid. The throttle does not
+ * count a request with such an outcome if its key is well-formed.
  */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
@@ -170,7 +170,7 @@ export class SharedLines {
  */
 function isUndecided({ outcome, data, found }: Exchange): boolean {
   // A request without a trace was pipelined and not executed. Such requests count until their connection has had an
-  // accepted request. Otherwise a client with a made-up key could write a thousand log lines for each one that counts.
+  // accepted request. Otherwise a client with a made-up key could write a thousand log lines per counted request.
   const isSpared = found.trace === null && data.connection.place?.hasAccepted === true;
   if (!undecided.has(outcome) && !isSpared) return false;
   const format = keyFormatOf(data.headers.apiKey);

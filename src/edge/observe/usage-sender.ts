@@ -38,7 +38,7 @@ const idleMilliseconds = 10_000;
  */
 const mostUnderWay = 16;
 const mostKeysOfBatch = 500;
-/** Maximum length of the text of a new batch. Another `acknowledged` can make it a few bytes longer. */
+/** Maximum length of the text of a new batch. A later change of `acknowledged` can make it a few bytes longer. */
 const mostTextLength = maxMessageBytes - 64;
 
 /**
@@ -236,7 +236,7 @@ export class UsageSender {
 
   /**
    * Drops the batches (messages with counts) that the registry has stored. If the registry has lost batches that were
-   * dropped before, corrects `acknowledged` in the oldest batch. Otherwise the registry would wait for the lost ones.
+   * already dropped here, updates `acknowledged` in the oldest kept batch. Otherwise the registry would wait for them.
    * @param sequence number of the last batch that the registry has committed to SQL
    */
   async #stored(sequence: number): Promise<void> {

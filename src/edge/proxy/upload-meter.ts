@@ -56,7 +56,7 @@ export class UploadMeter extends Transform {
     rest.pipe(this);
   }
 
-  /** Number of bytes received; each restarts the timer of the upstream's timeout. */
+  /** Number of bytes received. Each received chunk restarts the timer of the upstream's timeout. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -91,7 +91,7 @@ export class UploadMeter extends Transform {
       const detail = `the body arrived more slowly than ${this.#limits.minBodyBytesPerSecond} bytes per second`;
       this.destroy(new GatewayError('request_timeout', detail));
     };
-    // After a stall of the process, Node runs due timers before it reads the bytes that arrived meanwhile.
+    // Check after the next read: after a stall of the process, Node runs due timers before it reads pending bytes.
     return setInterval(atEndOfTurn, checkMilliseconds, check);
   }
 }

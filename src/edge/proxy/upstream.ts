@@ -219,7 +219,7 @@ class UpstreamCall implements ResponseListener {
 
   /**
    * Cancels the request if nothing arrives in this event loop turn either. After a stall of the process, Node runs due
-   * timers before it reads the bytes that arrived meanwhile: a 504 would hide the response to a payout that was made.
+   * timers before it reads the bytes that arrived meanwhile. An immediate 504 could replace the response to a payout.
    */
   #endIfStillSilent(): void {
     const bytes = this.#upload?.bytes;

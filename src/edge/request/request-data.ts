@@ -46,7 +46,7 @@ const plainPath = /^(?:\/[\w-]+)+$/;
 const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
 /**
  * Matches a segment that is empty, `.` or `..`, even if its dots are percent-encoded or followed by `;` parameters.
- * Such a segment could lead to another route.
+ * Such a segment could lead to another route. An empty last segment (a trailing `/`) does not match.
  */
 const climbingSegment = /\/(?:(?:\.|%2e){0,2}(?:[/;]|%3b)|(?:\.|%2e){1,2}$)/i;
 /**

@@ -21,10 +21,9 @@ export interface UploadLimits {
 /**
  * Closes the connection after a response that is sent before the whole request body has arrived. Does so only if the
  * body is large or has no declared length, if the client expects 100 Continue, or if this response is the last one of
- * the connection anyway. An immediate close would leave unread
- * bytes, so the kernel would reset the connection, and the client would lose the response. The close therefore lingers,
- * and the upload can continue within its limits, because most clients read the response only after sending the whole
- * body.
+ * the connection anyway. An immediate close would leave unread bytes, so the kernel would reset the connection, and the
+ * client would lose the response. The close therefore lingers, and the upload can continue within its limits, because
+ * most clients read the response only after sending the whole body.
  * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {

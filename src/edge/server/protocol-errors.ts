@@ -108,9 +108,9 @@ export function unlessArrived(error: ParserError, socket: Socket, handle: () => 
   const isBodyLate = before?.request.complete === false;
   atEndOfTurn(() => {
     const late = isBodyLate ? before : connection.newest;
-    // If the head was late, a request that is still the newest one precedes the late request.
+    // If the head was late, `before` is an earlier request, so only a newer request can be the late one.
     const hasArrived = late?.request.complete === true && (isBodyLate || late !== before);
-    // A request that has already ended may no longer be the newest one, but its response was written.
+    // If the late request has already ended, `newest` is null again, but its response has raised `bytesWritten`.
     const hasEnded = before === null && late === null && socket.bytesWritten !== bytesWritten;
     if (!hasArrived && !hasEnded && !socket.destroyed) handle();
   });
