@@ -44,7 +44,7 @@ export interface GatewayPorts extends Pick<ListenerOptions, 'identity' | 'public
    */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Public keys for upstreams before the gateway signs with any key; null or omitted if there are no such keys. */
+  /** Public keys for upstreams in advance, while the gateway does not sign yet; null or omitted if there are none. */
   readonly publishedKeys?: PublishedKeys | null;
   readonly accessLog: LineSink;
   /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */
@@ -193,7 +193,7 @@ export async function startGateway(
     await readiness.tls?.reload.stop();
     await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
-    await healthApp.close(); // last, so that health checks work during the drain
+    await healthApp.close(); // after the other listeners, so that health checks work during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
     await setImmediate(); // by then, the last responses have closed, and the request log has recorded them
     await requestLog.settled();
@@ -261,8 +261,8 @@ const maxPemBytes = 1024 * 1024;
  * How long an upstream connection rests (is not reused) after a response, in milliseconds. A stray (duplicate or late)
  * response most likely arrives during the rest, and closes the connection. Without the rest, the next request would get
  * the stray response, and each later request would get the response to the request before it.
- * Under load, a connection rests only about as long as a response takes, so one request can get a stray response. But
- * that request's own response then arrives during the next rest, and closes the connection.
+ * Under load, the rest is shorter, about as long as a response takes, so one request can get a stray response. But the
+ * request's own response then arrives during the next rest, and closes the connection.
  */
 const restMilliseconds = 100;
 

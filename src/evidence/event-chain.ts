@@ -80,7 +80,7 @@ export function headSignatureOf(
  * - `removed`: an event is missing.
  * - `reordered`: an event was moved to another position.
  * - `added`: an event is stored, but is not part of the hash chain.
- * - `added-removed`: an event is missing that was not part of the hash chain, and that somebody had examined.
+ * - `added-removed`: an `added` event is missing after somebody had examined it.
  * - `forged-signature`: a stored signature is invalid, or is for another position of the chain.
  * - `unsigned-deletion`: no signature confirms that retention deleted the events up to this one.
  * - `rolled-back`: an earlier checkpoint names an event that is no longer in the trail.
@@ -121,7 +121,7 @@ export class ChainCheck {
   readonly findings: ChainFinding[] = [];
   #head: ChainHead;
   #seq = 0;
-  /** The number of all faults. `findings` contains only the first 1000 faults. */
+  /** The number of faults. `findings` contains only the first 1000 faults. A gap counts as at most 1000 faults. */
   faults = 0;
 
   constructor({ from, checkpoints }: ChainCheckOptions) {
@@ -159,8 +159,8 @@ export class ChainCheck {
   }
 
   /**
-   * Reports events that are stored but are not part of the hash chain, unless somebody has examined exactly this number
-   * of events. Together they become one finding, but each event counts as a fault.
+   * Compares the events that are stored outside the hash chain with those that somebody has examined. If more are
+   * stored, reports them all as one finding, but counts each as a fault. If fewer are stored, reports a removal.
    * @param seq the sequence number of the first of these events; null if there is none
    * @param count how many such events are stored
    * @param examined how many of them somebody has examined

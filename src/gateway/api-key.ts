@@ -24,7 +24,7 @@ export function pepperOf(bytes: Buffer): Pepper {
 /**
  * Returns the lookup id of a key. A key store stores the record of the key under this id. The id is the hex SHA-256 of
  * the key, or, if there is a pepper, the HMAC-SHA-256 of the key. A slow password hash would only slow down the
- * gateway: a key has 256 random bits, so it cannot be guessed. Imported keys can contain non-ASCII characters.
+ * gateway: a key has 256 random bits, so it cannot be guessed. Hashes bytes, because imported keys can be non-ASCII.
  * @param key the key as Node decodes headers: one character per byte (latin1)
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {

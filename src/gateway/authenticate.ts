@@ -14,7 +14,7 @@ export type Verdict =
 /**
  * Decides on a request: checks the request rules, looks up the key, then checks the rules about the key and its
  * merchant.
- * @param lookupId the look-up id of the request's only key; not used if the key is absent or malformed
+ * @param lookupId the look-up id of the API key; not used if the key is absent, malformed or sent more than once
  * @throws KeyStoreUnavailable if the key cannot be looked up now. Callers must not respond with 401, because the key
  *   may be valid.
  * @throws Undecidable if a fact that a request rule needs is unknown

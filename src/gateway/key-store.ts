@@ -19,7 +19,7 @@ export interface KeyLookup {
 
 /**
  * Finds credentials by look-up id. If a key does not exist, its credential is null. During an outage, a look-up fails
- * with `KeyStoreUnavailable`. A look-up must not return null then, because the client would get a 401 for a valid key.
+ * with `KeyStoreUnavailable`: a null credential would give the client a 401 for a valid key.
  */
 export interface KeyStore {
   /**

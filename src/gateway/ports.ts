@@ -28,8 +28,8 @@ export interface TorExits {
   /** SHA-256 of the current list in hex; null if there is no list. */
   readonly digest: string | null;
   /**
-   * Returns why there is no usable list, so that requests are denied; for operators. Null if the list is usable, or if
-   * the configuration allows requests without a usable list.
+   * Returns why requests are denied for lack of a usable list; for operators. Null if the list is usable, or if the
+   * configuration allows requests without a usable list.
    */
   unavailableReason(): string | null;
   /** Returns a warning for operators if the list in use was read from a file that is too old; otherwise null. */

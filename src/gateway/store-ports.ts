@@ -83,7 +83,7 @@ interface GatewayAcknowledgement {
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
-  /** How long the gateway is allowed to use cached records during an outage, plus one second; in milliseconds. */
+  /** Milliseconds that the registry waits for the gateway: one second more than it may use its cache in an outage. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
   /** Whether the gateway is shutting down and has decided its last request. */
@@ -91,8 +91,8 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * A part of a gateway's report of keys and merchants whose status denies requests. Gateways write reports after the
- * store lost changes. After a restore of the database, gateways can be the only processes that know of a revocation.
+ * A part of a gateway's report of keys that are inactive or expire, and merchants that are inactive or not live. It is
+ * written if the store may have lost changes: after a restore of the database, only gateways may know of a revocation.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
@@ -111,7 +111,7 @@ export interface InactiveReport {
 export interface SeenGateways {
   /** The same number as `StoreSnapshot.epoch`. It changes when the server may have changed or messages may be lost. */
   readonly epoch: number;
-  /** Generation in the meta record; null if that record is missing or invalid, or lists other Redis servers. */
+  /** Generation in the meta record; null without a valid meta record that lists exactly the connected Redis servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
@@ -166,8 +166,8 @@ export interface WatchedRecords {
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
   /**
-   * Compares stored records with their expected values. If any differ, the returned `epoch` is read only after all
-   * pending invalidation messages were handled.
+   * Compares stored records with their expected values. If any differ, first handles all pending invalidation messages,
+   * then reads the `epoch` that it returns.
    */
   compare(
     entries: readonly StoreEntry[],

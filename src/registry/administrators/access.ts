@@ -99,7 +99,7 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
   };
 }
 
-/** Identifies the caller of a request, and requires what the route requires of its caller. @throws Refusal */
+/** Identifies the caller of a request, and checks that the caller meets the route's requirements. @throws Refusal */
 async function admit(request: FastifyRequest, reply: FastifyReply, options: AccessOptions): Promise<void> {
   request.caller = await identify(request, reply, options);
   const { is404, routeOptions } = request;
@@ -191,7 +191,7 @@ async function authorise(
   }
   await requirePermission(request, permission, options);
   if (isProven === true) await requireProof(request, options);
-  // An unknown id in the path reads nothing. It can be any text, even an API key, so no event may contain it.
+  // A request with an unknown id reads nothing. The id can be any text, even an API key, so no event may contain it.
   const merchantId = isOfOne ? of : (caller.merchantId ?? '');
   if (reads === undefined || merchantId === undefined) return;
   options.attempts.recordRead(reads, merchantId, await recordedAuthorOf(request, options.attempts));

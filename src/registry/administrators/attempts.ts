@@ -13,8 +13,8 @@ const windowMilliseconds = 60_000;
 /** Limit of failed sign-ins from one IP address, or one IPv6 /64, within the time window. */
 const mostFailures = 20;
 /**
- * Limit of refused requests, each with its own event, within the time window: of one administrator of the platform, or
- * of all members of one merchant together.
+ * How many refused requests within the time window get an event of their own. The limit applies to each administrator
+ * of the platform, and to all members of one merchant together.
  */
 const mostRefusals = 20;
 /**
@@ -29,7 +29,7 @@ interface Window {
   count: number;
 }
 
-/** The first of the attempts that one event counts: its author, and its event without the counts. */
+/** The first of several attempts that are stored as one event: its author, and the event without the counts. */
 interface First {
   readonly author: Author;
   readonly event: NewEvent;
@@ -97,22 +97,23 @@ export class Attempts {
    */
   async refusedRequest(after: { readonly needs: string }, code: string, author: Author): Promise<void> {
     const event = { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after } as const;
-    // An administrator can create several tokens, and a member of a merchant can create other members.
+    // A limit per token or per member is useless: an administrator can create tokens, and a member can create members.
     const who = author.memberOf ?? author.administratorId ?? author.proof;
     const { count } = countedIn(this.#refusedRequests, who, this.#clock.now());
     if (count <= mostRefusals) {
       await this.record(event, author);
       return;
     }
-    // With another code, `needs` can contain any text of the caller, such as an address, so that keys had no limit.
+    // For other codes, `needs` can contain any text from the caller, such as an address. As part of the counter's key,
+    // it would let the caller create any number of counters and events.
     const cause = code === 'permission_missing' ? after.needs : code;
     this.#refusals.add(`${who}\n${cause}`, code, { author, event });
   }
 
   /**
    * Stores an event about an attempt: a failed sign-in or a refused request. Above the limit of events per minute, only
-   * counts the attempt. The next stored event contains the number of omitted attempts, including those whose event could
-   * not be stored.
+   * counts the attempt. The next stored event contains the number of omitted attempts, including those whose event
+   * could not be stored.
    * @param attempts how many attempts the event represents
    */
   async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
@@ -145,8 +146,8 @@ export class Attempts {
   }
 
   /**
-   * Stores the counts from `refused`. Waits until the pending writes of events about reads have succeeded or failed,
-   * because no request waits for these writes.
+   * Stores the remaining counts of refusals. Waits until the pending writes of events about reads have succeeded or
+   * failed, because no request waits for these writes.
    */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);

@@ -18,8 +18,8 @@ export interface Caller {
   /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
   /**
-   * The ids of the other administrators who could know the credential: the administrator who issued the token, or the
-   * link that opened the session, and the issuers of the credential with which it was issued.
+   * The ids of the other administrators who could know the credential: the issuer of the token (or of the link that
+   * opened the session), and the issuers of the credential that this issuer used.
    */
   readonly issuers: readonly string[];
   /**

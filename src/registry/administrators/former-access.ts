@@ -4,7 +4,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 /**
  * Ends the sign-ins and sessions of an administrator, the unused links to the console, and the sessions and links that
  * the administrator issued to others. Call this when a disabled administrator becomes active. Otherwise a stolen
- * session, which could be the reason for the disabling, would be valid again. Does not change other tokens.
+ * session, which could be the reason for the disabling, would be valid again. Does not revoke tokens, except those of
+ * sign-ins.
  */
 export async function endFormerAccess(transaction: RegistryDatabase, id: string, now: number): Promise<void> {
   const isOwnOrIssued = sql<SqlBool>`(

@@ -21,7 +21,7 @@ export class RefusedRight extends Refusal {
   }
 }
 
-/** Returns the refusal of a request that needs a reason, because it uses this permission (`registry.reasonFor`). */
+/** Returns the refusal of a request without the reason that this permission requires (`registry.reasonFor`). */
 export function reasonRequired(permission: Permission): Refusal {
   const message = `A reason is required for ${permission}: send the header x-reason, or use --reason`;
   return new Refusal(400, message, [], 'reason_required');
@@ -44,9 +44,10 @@ export function requireReason(reasons: Reasons, author: Author, permission: Perm
 
 /**
  * Requires the right to act for other administrators or to see their data, and the reason that its use requires. For
- * routes on which people need this right only if somebody else is concerned.
- * @param authorOf returns the author; called only with the right, because an invalid reason is a 400
- * @param hidden the refusal without the right; it can hide that a record exists
+ * routes that need this right only if the request concerns another administrator.
+ * @param authorOf returns the author, or throws a 400 for an invalid reason. Called only if the caller has the right:
+ *   without the right, the response is always `hidden`.
+ * @param hidden the refusal if the caller lacks the right; it can hide that a record exists
  * @throws RefusedRight
  */
 export function requireRightOverOthers(

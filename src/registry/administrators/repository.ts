@@ -18,7 +18,7 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 type NewAdministrator = Static<typeof newAdministratorBody>;
 type AdministratorChanges = Static<typeof administratorChangesBody>;
 
-/** Maximum number of active members of a merchant up to which its members can add others. */
+/** Maximum number of active members of a merchant. Only administrators of the platform can exceed it. */
 const mostMembers = 500;
 
 /** Filter of the list of administrators. */
@@ -103,8 +103,8 @@ export function createAdministrator(
  * The last owner can be disabled or lose the role only with the shared token. Members' roles require a merchant, and
  * all other roles forbid a merchant.
  * @throws Refusal if the administrator does not exist or has another version, or if the OpenID identity is incomplete
- *   or in use. Also if the roles do not fit, if the last owner would be removed without the shared token, or if a member
- *   enables too many members.
+ *   or in use. Also if the roles do not fit, if the last owner would be removed without the shared token, or if a
+ *   member enables too many members.
  * @throws ApprovalNeeded if the approval rules require approval for this change: the administrator would become an
  *   owner, or is an owner and would get another identity
  */
@@ -239,8 +239,8 @@ async function requireMerchant(transaction: RegistryDatabase, id: string): Promi
 }
 
 /**
- * Requires that the author's merchant has fewer active members than its members can add. Administrators of the platform
- * can exceed this maximum.
+ * If the author is a member of a merchant, requires that the merchant has fewer active members than the maximum.
+ * Administrators of the platform can exceed the maximum.
  * @throws Refusal
  */
 async function requireRoom(transaction: RegistryDatabase, { memberOf }: Author): Promise<void> {

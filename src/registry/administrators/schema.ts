@@ -81,8 +81,8 @@ export const administratorChangesBody = Type.Object(
 );
 
 /**
- * Whether a change of an administrator or a member could give rights. Only a change that does nothing but disable gives
- * none. Such a change needs no recent proof of identity, so that a compromised account can be stopped at once.
+ * Whether a change of an administrator or a member could give rights: true unless the change only disables. To disable
+ * needs no recent proof of identity, so that a compromised account can be stopped at once.
  */
 export function givesRights(changes: { readonly status?: 'ACTIVE' | 'DISABLED' }): boolean {
   const others = Object.keys(changes).filter((field) => field !== 'status' && field !== 'version');

@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random' | 'reasonFor'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** How long before a token expires the responses begin to announce the expiry, in milliseconds. */
+/** Responses announce the expiry of a token during this last part of its lifetime, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Maximum number of valid tokens of one administrator, not counting the session tokens of sign-ins. */
 const mostTokens = 50;
@@ -115,8 +115,8 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
 }
 
 /**
- * Requires that no sign-in goes on after a token of a session was revoked. A refresh revokes the token that it replaces,
- * so revoking that token once more would seem to end the sign-in.
+ * For a revoked token of a sign-in, requires that the administrator has no active sign-in. A refresh revokes the token
+ * that it replaces. To revoke that token again would seem to end the sign-in, although the new token stays valid.
  * @throws Refusal 409 with the tokens to revoke
  */
 async function requireNotReplaced(

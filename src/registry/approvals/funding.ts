@@ -56,7 +56,8 @@ export async function approvedFunding(
   const { status } = toApproval(row, now);
   const isOld = now - (row.decided_at ?? now) >= lifetimeMilliseconds;
   if (status === 'APPROVED' && !isOld) return JSON.parse(row.input) as Funding;
-  // If the money was moved, the services say so without an approval. Under a new reference, it would move twice.
+  // If the money was moved already, the services report this for the same reference, even without an approval. With a
+  // new reference, they would move the money again.
   const why =
     status === 'APPROVED'
       ? 'was approved more than 24 hours ago, so its approval has expired: send the funding again with the same reference, without the approval'

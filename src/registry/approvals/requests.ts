@@ -73,15 +73,15 @@ export interface Requester {
 /** Returns who makes a request for approval with an HTTP request. */
 export function requesterOf(request: FastifyRequest): Requester {
   const { issuers, proof, tokenId, session } = callerOf(request);
-  // Omits the token of a command-line sign-in: each refresh revokes that token, and people sign out normally.
+  // Omits the token of a command-line sign-in: refreshes and sign-outs revoke it, so a revocation is no sign of theft.
   const ownTokenId = proof.startsWith('token:') ? tokenId : null;
   return { author: authorOf(request), issuers, tokenId: session === null ? ownTokenId : session.tokenId };
 }
 
 /**
  * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
- * request instead. Requests with credentials of different issuers are not equal, because others may approve them. Nor
- * are requests with different tokens, because each request becomes invalid with its own token.
+ * request instead. Requests are not equal if the issuers of their credentials differ, because issuers must not approve.
+ * Nor are requests with different tokens, because each request becomes invalid with its own token.
  * @throws Refusal 409 if too many requests of this administrator wait
  */
 export function fileRequest(

@@ -6,19 +6,19 @@ import type { RegistryTables } from '../tables.js';
 /** How far two clocks may differ without a finding. */
 export const clockToleranceMilliseconds = 60_000;
 
-/** Maximum number of remembered runs. A run beyond it can be reported again. */
+/** Maximum number of runs in `#ahead`. An evicted run can be reported again. */
 const mostRuns = 10_000;
 /**
- * A run is forgotten after this time without a checkpoint in the future: this process may have missed the checkpoints
- * that agreed, and must report the next one in the future.
+ * A run leaves `#ahead` after this time without a checkpoint that is dated in the future. Another registry process may
+ * have received checkpoints with correct times meanwhile, so the next wrong time must be reported.
  */
 const rememberedMilliseconds = 3_600_000;
 
 /** Finds checkpoints whose time contradicts the clock of this registry or the checkpoint before. */
 export class CheckpointTimes {
   /**
-   * The runs whose last checkpoint was in the future by the clock of this process, with its time. The database does not show that:
-   * another registry with another clock can have stored the last checkpoint.
+   * The runs whose last checkpoint was dated in the future by the clock of this process, with the time of its receipt.
+   * The database does not show this, because another registry with another clock can have stored that checkpoint.
    */
   readonly #ahead = new LRUCache<string, number>({ max: mostRuns });
 
@@ -46,7 +46,7 @@ export class CheckpointTimes {
     return `the checkpoint is dated ${date}, earlier than the last checkpoint of its run (log of one process)`;
   }
 
-  /** Forgets the last checkpoint of a run, because it could not be stored, nor could its finding. */
+  /** Removes a run from `#ahead`. Called if its checkpoint was not stored, so that the next attempt reports it. */
   forget(origin: string): void {
     this.#ahead.delete(origin);
   }

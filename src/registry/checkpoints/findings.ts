@@ -196,7 +196,7 @@ export class SilentRuns {
   }
 }
 
-/** A run that has not ended, or whose last checkpoint announced a next run that is not known yet. */
+/** An unreported run that no other run continues. Its end checkpoint is missing, or announces a next run. */
 type WatchedRun = Pick<
   Selectable<RegistryTables['runs']>,
   'origin' | 'size' | 'received_at' | 'every_seconds' | 'next_run'
