@@ -23,7 +23,7 @@ const readEntry = memoize(10_000, (entry) => parseIpAddress(listEntry.exec(entry
 /** One address on the path from the socket's peer to the client. */
 export interface Hop {
   readonly address: IpAddress;
-  /** Whether this address is a configured trusted proxy. If so, the X-Forwarded-For entry that it added is used. */
+  /** Whether this address is a configured trusted proxy. If so, the X-Forwarded-For entry from this proxy is used. */
   readonly trusted: boolean;
 }
 

@@ -4,7 +4,7 @@ import type { Caller } from './caller.js';
 import { type Permission, permits } from './roles.js';
 
 /**
- * Thrown if the caller lacks a right, or sends an invalid header before it is known whether the caller has it.
+ * Thrown if the caller lacks a right, or sends an invalid header before the right is checked.
  * `recordingRefusals` stores the refused request as an event. The response can have any status, for example 404 to hide
  * that a record exists.
  */

@@ -24,7 +24,7 @@ export function authorOf(request: FastifyRequest): Author {
 
 /**
  * Returns the author of the event about a refused request. An invalid `x-reason` or `x-actor` counts as missing.
- * Otherwise, a client could send one with each refused request, so that none of these requests had an event.
+ * Otherwise, a client could send an invalid header with each refused request, so that none of them had an event.
  */
 export function refusedAuthorOf(request: FastifyRequest): Author {
   return authorWith(request, nullIfInvalid);

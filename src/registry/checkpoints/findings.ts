@@ -110,7 +110,7 @@ interface Sighting {
  * announces a next run, which is then missing. Without an announcement, the run has simply ended.
  *
  * Measures the time on the monotonic clock of this process, from the first scan that found the newest checkpoint. The
- * time of receipt would not do: a clock can be set, and another registry with another clock can have written it.
+ * time of receipt is not reliable: a clock can be set, and another registry with another clock can have written it.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;
@@ -178,7 +178,7 @@ export class SilentRuns {
     const wasPaused = before - this.#scannedAt > 2 * scanMilliseconds;
     this.#scannedAt = before;
     const { workingSince } = inbox;
-    // The checkpoints that were sent during an outage or a pause of this process may not have been read yet.
+    // Measure the silence anew: checkpoints that were sent during an outage or a pause of this process may be unread.
     if (workingSince === null || wasPaused) this.#sightings = new Map();
     if (workingSince === null) return [];
     const runs = await watchedRuns(database);
