@@ -60,7 +60,7 @@ export function requireOwnHost(
     noteClientAddress(app, behindProxy);
     app.addHook('onRequest', (request, _reply, done) => {
       const peer = parseRemoteAddress(request.socket.remoteAddress);
-      // A sign-in is an open route too, but returns a token.
+      // A sign-in (POST) is an open route too, but returns a token, so the exemptions for open routes exclude it.
       const isOpen = request.routeOptions.config.isOpen === true && request.method !== 'POST';
       const [host, ...more] = hostsIn(request);
       const name = hostNameIn(host ?? '');

@@ -31,8 +31,8 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
 const startForm = /\nstart (\S+)\nprevious \S+ (\d+) /;
 
 /**
- * Returns the time of a run's start checkpoint, and the number of the last line of the previous run that it states.
- * Null if the list lacks the checkpoint.
+ * Finds a run's start checkpoint in the list. Returns the checkpoint's time, and the number of lines that the previous
+ * run had according to the checkpoint. Null if the list lacks the checkpoint.
  */
 export async function listedStart(
   database: RegistryDatabase,

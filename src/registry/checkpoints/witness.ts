@@ -242,7 +242,7 @@ export class Witness {
     const others = transaction.selectFrom('runs').select(['origin', 'began_at']).where('previous_run', '=', former);
     for (const other of await others.execute()) {
       const start = await listedStart(transaction, other);
-      // Two processes wrote to one file, and the previous run signed further lines after the other one had started.
+      // No fork: two processes wrote to one file, and the previous run signed further lines after `other` had started.
       if (start !== null && known.size > start.previousSize && known.signed_at > start.at) continue;
       const fork = `the run (log of one process) and another run, ${other.origin}, both continue the run ${previous.run}`;
       await this.#find(transaction, 'fork', origin, fork);

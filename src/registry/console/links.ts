@@ -207,7 +207,7 @@ export type Entered =
 export async function redeemLink(context: Context, author: Author, token: string, from: Opening): Promise<Entered> {
   const linkIn = (database: RegistryDatabase) =>
     database.selectFrom('console_links').selectAll().where('digest', '=', digestOf(token)).executeTakeFirst();
-  // Anybody can send unknown tokens. A change for each would hold up all other changes.
+  // Anybody can send unknown tokens. Rejects them before the transaction below, which would delay all other changes.
   if ((await linkIn(context.database)) === undefined) return { cause: 'unknown-link' };
   return makeUnpublishedChange<Entered>(context, author, async ({ transaction, now }) => {
     const link = await linkIn(transaction);

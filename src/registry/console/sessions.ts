@@ -25,7 +25,7 @@ const longestMilliseconds = 8 * 60 * minute;
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** How long after a new sign-in replaced a session its late requests do not delete the cookie, in milliseconds. */
+/** Grace period, in milliseconds, after a sign-in replaced a session: late requests of the session keep the cookie. */
 const lateMilliseconds = minute;
 /**
  * How long an expired session stays stored. During this time, the registry can still identify the session of a rejected
@@ -127,7 +127,8 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
       return identify(database, found.secret, source, now);
     },
     noteUse: async ({ headers, routeOptions }, caller, now) => {
-      // A page opens its stream by itself, and EventSource cannot send `x-unattended`.
+      // Requests that a page sends by itself have `x-unattended`. EventSource cannot send this header, so a stream
+      // always counts as such a request.
       const isAutomatic = headers['x-unattended'] !== undefined || routeOptions.config.operation?.isStream === true;
       if (!isAutomatic) await noteSession(database, caller, now);
     },

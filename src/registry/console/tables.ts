@@ -16,13 +16,13 @@ interface Grant {
    */
   issuers: string | null;
   /**
-   * The token with which the link was created. The session ends when that token expires or is revoked. Null if the link
-   * was created without such a token.
+   * The token with which the link was created. The session ends when that token expires or is revoked. Null without a
+   * token, and for the token of a command-line sign-in (see `sign_in_id`).
    */
   token_id: string | null;
   /**
-   * The command-line sign-in with which the link was created. The session ends with that sign-in. Null if the link was
-   * created without a sign-in, is an invitation of a member, or if the row is one of the previous release.
+   * The command-line sign-in with which the link was created. The session ends with that sign-in. Null without a
+   * command-line sign-in, for an invitation of a member, and in a row of the previous release.
    */
   sign_in_id: string | null;
   created_at: number;
@@ -60,8 +60,8 @@ interface ConsoleSignInRow {
    */
   session_id: string | null;
   /**
-   * The client's source (`countedSource`). In a row of the previous release the whole address, so that an IPv6 row
-   * counts only in the total of all sources.
+   * The client's source (`countedSource`). In a row of the previous release, this is the whole address. If that is an
+   * IPv6 address, the row counts only in the total of all sources.
    */
   source: string;
   created_at: number;

@@ -5,23 +5,23 @@ import type { Author } from './author.js';
 import type { NewEvent } from './repository.js';
 import type { Action } from './schema.js';
 
-/** Length of the time window of `mostChanges` and `mostCharacters`. */
+/** Length of the time window of the three limits below. */
 const windowMilliseconds = 60 * 60 * 1000;
 /** Limit of changes of one kind by the members of one merchant within the time window. */
 const mostChanges = 300;
 /** Limit of `ofEverybody` changes by one member within the time window. */
 const mostOfOne = 50;
 /**
- * Limit of the states that the events of these changes store within the time window. The number of changes alone is no
- * limit for the disk: one change of an allowlist can store two lists of 300,000 characters.
+ * Limit of the characters in the states that the events of these changes store within the time window. The number of
+ * changes alone is no limit for the disk: one change of an allowlist can store two lists of 300,000 characters.
  */
 const mostCharacters = 5_000_000;
 
 /**
- * The actions that count, one for each change. A reset of a key counts as its new key. Those `ofEverybody` count if a
- * member does them for themselves. They count apart, so that a member who can only read cannot use up the limit of the
- * others. Those `ofAdmins` count if they are not about the member's own account. So a link that invites another member
- * is one of them, but an account that its own sign-in creates or changes is not.
+ * The actions that count, one for each change. A reset of a key counts as the creation of the new key. Actions in
+ * `ofEverybody` count if members do them for their own account. They have their own limit: otherwise a member who can
+ * only read could use up the limit of the admins. Actions in `ofAdmins` count if they are not about the member's own
+ * account. So a link that invites another member counts, but not an account that its own sign-in creates or changes.
  */
 const kinds: Readonly<Record<'ofAdmins' | 'ofEverybody', readonly Action[]>> = {
   ofAdmins: [
@@ -107,8 +107,8 @@ async function recentChanges(
 }
 
 /**
- * Whether an event is about a change that the limit can refuse. Revocations are not: a merchant must be able to stop a
- * stolen key or token at any time. Disabling a member is a revocation too, because it stops the tokens of the member.
+ * Whether an event is about a change that the limit can refuse. It refuses no revocation: a merchant must be able to
+ * stop a stolen key or token at any time. Disabling a member is a revocation too, because it stops the member's tokens.
  * Each revocation needs an earlier change that counts, so members cannot fill the database with revocations either.
  */
 function isLimited({ action, before, after }: NewEvent, actions: readonly Action[]): boolean {

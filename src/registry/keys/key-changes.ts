@@ -11,7 +11,7 @@ import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
-/** Maximum number of a merchant's valid keys of one environment up to which its members can create others. */
+/** Members can create a key only while their merchant has fewer valid keys than this in the key's environment. */
 const mostKeys = 1000;
 
 /** A new key with its secret (`key`), which is returned only when the key is created. */
@@ -118,8 +118,8 @@ async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: Stor
 }
 
 /**
- * Requires that the merchant has fewer valid keys than its members can create. Administrators of the platform can
- * exceed this maximum.
+ * Limits the creation of keys by members: the merchant must have fewer than `mostKeys` valid keys in the environment.
+ * Administrators of the platform have no limit.
  * @throws Refusal
  */
 async function requireRoom(

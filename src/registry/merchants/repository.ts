@@ -156,7 +156,7 @@ export function changeMerchant(
       .returningAll()
       .executeTakeFirstOrThrow();
     const merchant = toMerchant(row);
-    // A decision to keep a held-back merchant as it is changes no setting, but is an event too.
+    // A request that only confirms the state of a held-back merchant changes no setting, but is an event too.
     const noted = names.length > 0 ? names : settingNames.filter((name) => changes[name] !== undefined);
     const [was, is] = [only(before, noted), only(merchant, noted)];
     const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;
