@@ -67,8 +67,8 @@ async function requireOther(database: RegistryDatabase, user: string): Promise<v
 }
 
 /**
- * Checks that the user has no other right to change the audit trail. For example, a role such as pg_write_all_data or a
- * grant to all users could give this right.
+ * Checks that no right except those of `grantRights` lets the user change the audit trail. For example, a role such as
+ * pg_write_all_data or a grant to all users could give such a right.
  * @throws DatabaseError
  */
 async function requireLimits(database: RegistryDatabase, user: string): Promise<void> {

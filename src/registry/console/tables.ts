@@ -11,8 +11,8 @@ interface Grant {
   /** The first of the issuers; null without issuers. The previous release knows only this column. */
   issued_by: string | null;
   /**
-   * The ids of the other administrators who could know the link, as a JSON list: the creator of the link, and the
-   * issuers of the creator's credential. Null without issuers, and in a row of the previous release.
+   * The ids of the administrators, besides `administrator_id`, who could know the link, as a JSON list: the creator of
+   * the link, and the issuers of the creator's credential. Null without issuers, and in a row of the previous release.
    */
   issuers: string | null;
   /**

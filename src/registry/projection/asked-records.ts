@@ -38,8 +38,8 @@ export class RequestedRecords {
 
   /**
    * Replies to one batch of requests. Call this while the store has all records.
-   * @param restore writes records to the store, as they were at the given revision (number of a change). Returns false
-   * if another process now writes to the store, or if the store is no longer in its recorded state
+   * @param restore writes records to the store. `revision` is the number of the newest change before the records were
+   * read. Returns false if another process now writes to the store, or if the store is no longer in its recorded state
    */
   async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;

@@ -92,8 +92,8 @@ export class Continuity {
 
   /**
    * Whether the store is in the state that this database has recorded for it.
-   * @param isForged whether another client wrote the meta record (the store's description). If true, that record is not
-   * compared
+   * @param isForged whether another Redis client wrote the meta record (the store's description). If true, that record
+   * is not compared
    */
   async holds(snapshot: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = snapshot;
@@ -189,7 +189,7 @@ async function isNamedChange(
 interface OwnStoreOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  /** `OwnStore` reads the names of the store's records page by page. If this returns false after a page, it stops. */
+  /** Called after each page of record names that `OwnStore` reads. If it returns false, `OwnStore` stops reading. */
   readonly mayGoOn: () => Promise<boolean>;
 }
 

@@ -77,7 +77,7 @@ const storedGenerations = 1000;
 /**
  * Begins a new generation. From then on, gateways' acknowledgements of changes in the previous generation are ignored.
  * No change counts as in force before the rewrite of the store is complete. Call this in a transaction.
- * @param revision the highest revision that the store, a gateway or this process knows; the next one is higher
+ * @param revision the highest revision that the store, a gateway or this process knows; later changes get higher ones
  */
 export async function beginGeneration(
   transaction: RegistryDatabase,

@@ -90,8 +90,8 @@ export class Lease {
   }
 
   /**
-   * A number that grows each time this process takes the lease from another process. The other process has changed the
-   * store, and might have changed it without this process noticing.
+   * A number that grows each time this process takes the lease from another process. The other process might have
+   * changed the store without this process noticing.
    */
   get term(): number {
     return this.#term;

@@ -132,7 +132,7 @@ export class RecordsWriter {
       const { generation, revision } = await readHistory(database);
       if (highest > revision) {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
-        // Uses one transaction, because the revision no longer shows the restore once the generation has begun.
+        // Uses one transaction: once `beginGeneration` has raised the revision, no comparison shows the restore.
         await lease.finish(noRecords, async (transaction) => {
           await beginGeneration(transaction, begun);
           await noteRestore({ database: transaction, clock }, true);

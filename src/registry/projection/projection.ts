@@ -186,7 +186,7 @@ export class Projection {
     if (this.#begunIn !== snapshot.epoch) {
       await store.begin();
       // The connection could have been reopened since the snapshot, for example after a failover during a slow query of
-      // the database. `begin` has then marked a server that was not compared, which could lack a revocation.
+      // the database. `begin` then made this process the writer of an uncompared server, which could lack a revocation.
       if ((await store.snapshot()).epoch !== snapshot.epoch)
         throw new Error('Redis was reconnected while its records were compared with the database: comparing again');
     }
@@ -276,8 +276,8 @@ export class Projection {
   }
 
   /**
-   * Whether a pass can write another batch. Once a second, reads the store's state again, because with Sentinel only
-   * that asks whether the server is still the master. A long pass would otherwise confirm changes on a replaced master.
+   * Whether a pass can write another batch. Reads the store's state again once a second: with Sentinel, only this read
+   * checks that the server is still the master. Otherwise a long pass could confirm changes on a replaced master.
    * @throws Error if no majority of the sentinels confirms the master
    */
   async #mayGoOn(): Promise<boolean> {

@@ -12,8 +12,8 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' |
 /** Poll interval. A poll finds changes that other processes made, and a store that was emptied. */
 const pollMilliseconds = 1000;
 /**
- * Minimum interval between two repairs of the store. Without this interval, a client that forges records in a loop
- * would occupy this process.
+ * Minimum interval between two repairs of the store. Without this interval, a Redis client that forges records in a
+ * loop would occupy this process.
  */
 const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
@@ -156,7 +156,7 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when a client has changed a record in the store, or when notifications of such changes were lost.
+   * Starts a pass when a Redis client has changed a record, or when notifications of such changes were lost.
    * Does nothing after a failed pass, because the retry starts after its own pause.
    */
   async #watch(watched: WatchedRecords | null): Promise<void> {

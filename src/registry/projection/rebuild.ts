@@ -68,8 +68,8 @@ export class Rebuild {
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
-    // Uses one transaction, because a comparison of the revisions no longer shows the restore once the generation has
-    // begun.
+    // Uses one transaction: `beginGeneration` raises the database's revision to `loss.known`. After that, a comparison
+    // of the revisions no longer shows that the database was restored.
     const isKept = await lease.finish(noRecords, async (transaction) => {
       await beginGeneration(transaction, begun);
       if (loss.isUnverified) await noteRestore({ ...this.#options, database: transaction }, loss.isBehind);
@@ -132,9 +132,10 @@ export class Rebuild {
   /** @param announced the revision (number) of the newest change that the store has announced to gateways */
   async #holdBack({ isBehind, known }: Loss, announced: number): Promise<boolean> {
     const { mayGoOn, logger } = this.#options;
-    // After an interrupted rebuild that had found a certain restore, a change in the outbox has probably reused its
-    // revision if the store has announced that revision. `known` could be higher, because it includes unannounced
-    // changes. Without a certain restore, the change can be the announced one: the registry could not remove it.
+    // `uncompared` is the highest revision that could stand for different changes in the store and in the database. If
+    // an earlier, interrupted rebuild found a certain restore, a change in the outbox has probably reused the announced
+    // revision. `known` would be too high then, because it includes unannounced changes. Without a certain restore, the
+    // change in the outbox can be the announced change itself, which the registry has not removed yet.
     const uncompared = isBehind ? known : (await isRestored(this.#options)) ? announced : 0;
     const ofStore = await holdBackFromStore(this.#options, uncompared, mayGoOn);
     if (ofStore === null) return false;

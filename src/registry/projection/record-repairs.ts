@@ -37,7 +37,7 @@ function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   return isOlder(stored, value) ? 'older' : 'forged';
 }
 
-/** Whether the cause shows that another client wrote the record. `missing` and `layout` can be harmless. */
+/** Whether the cause shows that another Redis client wrote the record. `missing` and `layout` can be harmless. */
 function isForgery(cause: RepairCause): boolean {
   return cause !== 'missing' && cause !== 'layout';
 }
@@ -98,7 +98,7 @@ export interface RepairCounts {
  */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
-/** Period in which at most `mostEvents` forgery events are stored, so that a client cannot fill the database. */
+/** Period in which at most `mostEvents` forgery events are stored, so that a Redis client cannot fill the database. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
 const betweenLinesMilliseconds = 1_000;
@@ -106,8 +106,8 @@ const namesInLine = 10;
 const longestName = 100;
 
 /**
- * Restores records that a client changed or deleted in the store, and deletes added records. Repairs run between the
- * writes of changes, so they never overwrite a later change. `Rebuild` rewrites a store that was emptied or restored.
+ * Restores records that another Redis client changed or deleted, and deletes records that it added. Repairs run between
+ * the writes of changes, so they never overwrite a later change. `Rebuild` rewrites an emptied or restored store.
  */
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;

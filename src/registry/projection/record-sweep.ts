@@ -16,8 +16,8 @@ export interface SweepOptions {
  */
 const pagesPerSecond = 2;
 /**
- * Higher rate of a sweep, used after notifications of Redis were lost. At this rate, the sweep finds within minutes the
- * changes that those notifications reported.
+ * Higher rate of a sweep, used after notifications of Redis were lost. At this rate, it takes only minutes until the
+ * sweep finds the changes that the lost notifications were about.
  */
 const hastyPagesPerSecond = 20;
 /**
