@@ -106,8 +106,8 @@ export interface RunningRegistry {
   /** The registry's database, which is open until `close()`. */
   readonly database: RegistryDatabase;
   /**
-   * Call this when the store is reachable again. Pending changes are written at once, without the rest of the retry
-   * pause.
+   * Call this when the store is reachable again. The registry then writes pending changes at once, instead of at the
+   * next retry.
    */
   storeFound(): void;
   /** Checks the certificate files now. If they have changed, resolves after the new files were accepted or rejected. */

@@ -2,9 +2,9 @@ import { sourceOf } from '../policy/client-address.js';
 import { parseIpAddress } from '../policy/ip-address.js';
 
 /**
- * Returns the unit in which clients with this address are counted: the IPv4 address, also one that is embedded in an
- * IPv6 address, or the /64 of the IPv6 address. Returns a text that is no IP address unchanged. One IPv6 subscriber has
- * all addresses of a /64.
+ * Returns the unit in which clients with this address are counted: the IPv4 address, also if it is embedded in an IPv6
+ * address, or the /64 of any other IPv6 address, because one subscriber has all addresses of a /64. Returns a text that
+ * is no IP address unchanged.
  */
 export function countedSource(address: string): string {
   const parsed = parseIpAddress(address);

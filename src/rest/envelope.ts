@@ -29,9 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * Builds the body of an error response. Masks API keys and administrators' tokens: a client can send such a secret as a
- * name by mistake, and the services store some responses. With a failure code, `data.errors` is present even if it is
- * empty, because command-line tools of earlier releases require this field.
+ * Builds the body of an error response. Masks API keys and administrators' tokens: a message can repeat such a secret
+ * that a client sent as a field name by mistake, and the services store some responses. With a failure code,
+ * `data.errors` is present even if it is empty, because command-line tools of earlier releases require this field.
  */
 export function failure(
   message: string,

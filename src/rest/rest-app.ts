@@ -166,7 +166,7 @@ function acceptJsonBodies(app: FastifyInstance): void {
   });
   app.addHook('onRequest', (request, _reply, done) => {
     const { headers } = request.raw;
-    // Some clients, such as fetch and curl, send a content type with an empty body. A request without a body needs none.
+    // Ignores the content type that some clients, such as fetch and curl, send with an empty body.
     if (!takesBody(request) && isWithoutBody(headers)) delete headers['content-type'];
     // Fastify does not check the content type of a request without a body. If the route requires a body, this hook
     // therefore rejects a request without a content type.
@@ -270,8 +270,8 @@ class ParserErrors {
     // That request could have moved money, so the connection is closed without a response.
     const isAnswerable = socket.writable && (this.#waiting.get(socket) ?? 0) === 0;
     if (isAnswerable) socket.write(responseTo(error.code));
-    // With an immediate close, a client that is still sending would lose the response. A parser that has failed parses
-    // nothing more, but after a timeout the rest of the request could arrive and be executed.
+    // With an immediate close, a client that is still sending would lose the response. Only a parser that has failed
+    // makes a later close safe: after a timeout, the rest of the request could still arrive and be executed.
     if (isAnswerable && (error.code as string | undefined)?.startsWith('HPE_') === true) {
       this.#lingering.add(socket.end());
       setTimeout(() => socket.destroy(), lingerMilliseconds).unref();

@@ -61,7 +61,7 @@ export interface Services {
   readonly openApi: () => OpenApi;
 }
 
-/** More than the bytes of all headers that the gateway adds to a request. */
+/** An upper limit of the total size of the headers that the gateway adds to a request. */
 const addedHeaderBytes = 16_384;
 
 /** Creates the backing services behind the gateway: transactions, payouts, wallets and customers. */

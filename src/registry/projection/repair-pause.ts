@@ -64,7 +64,7 @@ export class RepairPause {
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
   }
 
-  /** Call this before a trial repair. @returns the names of the records to try, some of which could still be missing */
+  /** Call this before a trial repair. @returns the names of the records to try, which were missing when skipped */
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.check();
     this.#countedAt = -Infinity;

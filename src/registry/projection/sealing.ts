@@ -29,8 +29,8 @@ const howToSeal =
 
 /**
  * Ensures that each record is sealed, that is, authenticated with the current secret. The database stores the ids of
- * the secrets with which the records are sealed. The meta record, which describes the store, is sealed too. If it has
- * no valid seal although the records are sealed, another client wrote the meta record.
+ * the secrets with which the records are sealed. The meta record, which describes the store, is sealed too. If the meta
+ * record has no valid seal although the records are sealed, a Redis client other than a registry wrote it.
  */
 export class Sealing {
   readonly #options: SealingOptions;
@@ -66,8 +66,8 @@ export class Sealing {
   }
 
   /**
-   * Removes the meta record from the snapshot if the meta record lacks the seal that it should have: any client could
-   * have written such a record.
+   * Returns the snapshot without its meta record if that record lacks the seal that it should have: any Redis client
+   * could have written it.
    */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
@@ -110,8 +110,8 @@ export class Sealing {
   }
 
   /**
-   * Stores the id of the current secret before any record is sealed with this secret. Without the id, it would seem
-   * that another client had written the sealed records.
+   * If the store is sealed with other secrets only: stores the id of the current secret before any record is sealed with
+   * it. Otherwise it would seem that a Redis client other than a registry had written the newly sealed records.
    * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {

@@ -17,8 +17,8 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 /** Dependencies of `holdBack`. */
 export interface HoldBackContext extends ChangeContext {
   /**
-   * The entry in the list of restores that becomes certain if a record is held back: the source then has a change that
-   * the database lacks. Omitted or undefined: no entry changes.
+   * The `seq` of the restore that is marked as certain if a record is held back: the source then has a change that the
+   * database lacks. Omitted or undefined: no restore is marked.
    */
   readonly restore?: number | undefined;
 }
@@ -30,8 +30,8 @@ const statusForm = /^[A-Z][A-Z_]{0,31}$/;
  * A database that was restored from a backup lacks later revocations, so revoked keys would be valid again. To prevent
  * this, holds back each key and merchant whose record in the source (the store or a gateway) has fewer rights than in
  * the database because of a change that the database lacks (see `laterRecords`). A held-back record gets the
- * restrictions of the source: the status, the earlier expiry, not live. The restrictions stay until an operator removes
- * ("lifts") them.
+ * restrictions of the source: its status, its earlier expiry, `goLive: false`. The restrictions stay until an operator
+ * removes ("lifts") them.
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
  * @param uncompared the highest revision that could stand for different changes in the source and in the database; 0 if
@@ -48,7 +48,7 @@ export async function holdBack(
   if (found.keys.length + found.merchants.length === 0) return 0;
   return makeChange(context, registryAuthor, async (change) => {
     const { transaction } = change;
-    // Reads the records again in the transaction, because they might have changed since the first read.
+    // Reads the rows of the database again in the transaction: they might have changed since the first read.
     const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
     const events: NewEvent[] = [];
     const records: string[] = [];

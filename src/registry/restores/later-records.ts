@@ -72,7 +72,7 @@ export async function laterRecords(
     compared.filter((one) => !isLater(one)),
   );
   const isLacking = (one: Compared): boolean => one.restrictions.length > 0 && (isLater(one) || lost.has(one));
-  // A record that is not later keeps only the restrictions that the database has not lifted since.
+  // A record that is not later than its row keeps only the restrictions that the database has not lifted since.
   const keeps = (one: Compared, field: RestrictedField): boolean => isLater(one) || lost.get(one)?.has(field) === true;
   const laterKeys = keys.filter(isLacking).map((one): LaterKey => {
     const { row, record } = one;

@@ -7,7 +7,7 @@ export type RestrictedField = 'status' | 'goLive' | 'expiresAt';
 /** A restriction that a record in the store or in a gateway's report has, and that its row in the database lacks. */
 export interface Restriction {
   readonly field: RestrictedField;
-  /** Whether a state of the key or merchant, as events have it, has the same restriction. */
+  /** Whether a state of the key or merchant, taken from `before` of an event, has the same restriction. */
   readonly isIn: (state: Readonly<Record<string, unknown>>) => boolean;
 }
 
@@ -46,8 +46,8 @@ export async function neverLifted<Found extends RestrictedRecord>(
     .where('merchant_id', 'in', [...new Set(comparable.map(({ merchantId }) => merchantId))])
     .where('revision', '>', Math.min(...comparable.map(({ revision }) => revision)))
     .where('action', 'in', lifting)
-    // Of merchants, reads only changes of status and goLive: `before` of the others can contain allowlists of some
-    // hundred KiB.
+    // Reads a merchant's events only if they changed its status or goLive: `before` of its other events can contain
+    // allowlists of some hundred KiB.
     .where((it) =>
       it.or([it('key_id', 'is not', null), it('before', 'like', '%"status":%'), it('before', 'like', '%"goLive":%')]),
     )
@@ -64,7 +64,7 @@ export async function neverLifted<Found extends RestrictedRecord>(
   return lost;
 }
 
-/** The actions of events that are stored without a lock of the revision. They can name an earlier revision. */
+/** Actions whose events are stored without locking the revision: their revision can be lower than the current one. */
 const unlocked = ['attempt.refused', 'instance-key.pinned', 'merchant.read', 'record.forged', 'sign-in.failed'];
 
 /**
@@ -83,7 +83,8 @@ async function oldestRevision(database: RegistryDatabase): Promise<number> {
     .where('events.action', 'not in', ['key.reset', ...unlocked])
     .orderBy('events.seq')
     .limit(1);
-  // Events of earlier releases have no position. While only such events were deleted, the first event decides.
+  // Events of earlier releases have no position. If retention has deleted no other events, `pruned_position` is 0, and
+  // the oldest stored event gives the revision.
   const chained = oldest
     .innerJoin('event_chain', 'event_chain.seq', 'events.seq')
     .where('event_chain.position', '>', pruned_position);

@@ -26,7 +26,7 @@ export async function noteRestore(
   { database, clock }: Pick<RestoreOptions, 'database' | 'clock'>,
   isCertain: boolean,
 ): Promise<void> {
-  // Without an index on `at`, the latest time of all events would take too long in this transaction.
+  // Takes the newest event: `at` has no index, so a search for the latest `at` of all events would take too long here.
   const newest = await newestEvent(database);
   const row = { found_at: clock.now(), newest_at: newest?.at ?? null, is_certain: isCertain ? 1 : 0 };
   const { seq } = await database.insertInto('restores').values(row).returning('seq').executeTakeFirstOrThrow();
@@ -94,8 +94,8 @@ export async function holdBackFromReports(
     // Ignores an unsealed (unauthenticated) report of a gateway that seals its messages. An attacker could forge such a
     // report to deactivate valid keys.
     if (!isSealed && mustSeal.has(instanceId)) continue;
-    // Gateways know only announced changes. After a restore, a change that is still in the outbox has probably reused
-    // its revision if a gateway knows that revision.
+    // Gateways know only announced changes, and a change in the outbox is not yet announced. If a gateway knows its
+    // revision nevertheless, a change that the restore has lost probably had the same revision.
     count += await holdBack(context, entries, instanceId, isCertain ? Math.max(uncompared, revision) : uncompared);
   }
   if (names.length > 0) await store.removeReports(names);

@@ -12,7 +12,10 @@ export interface RoleRule {
   readonly roles: readonly string[];
 }
 
-/** The rules that derive a person's roles (and a member's merchant) from the claims (fields) of an ID token. */
+/**
+ * Derives a person's roles from the claims (fields) of an ID token, and for a member (an administrator of a single
+ * merchant) also the merchant.
+ */
 export class ClaimRules {
   readonly #roles: readonly RoleRule[];
   readonly #merchant: string | null;

@@ -59,8 +59,8 @@ export async function claimTurn(
 }
 
 /**
- * Whether a sign-in got its current session token within the last ten seconds (`freshMilliseconds`). The token's
- * time may also be ahead, because the clocks of replicas differ. If it is further ahead, the clock was set back.
+ * Whether a sign-in got its current session token within the last ten seconds (`freshMilliseconds`). The token's time
+ * may be up to ten seconds in the future, because the clocks of replicas differ. If later, the clock was set back.
  */
 export async function isFresh(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
@@ -71,8 +71,8 @@ export async function isFresh(
 }
 
 /**
- * Returns the sign-in that issued the caller's token, or that created the link of the caller's session; null if the
- * caller has another credential.
+ * Returns the sign-in that issued the caller's token, or that created the link with which the caller's console session
+ * began; null if the caller has another credential.
  * @throws Refusal 401 if the token was replaced or revoked while the request was in progress
  */
 export async function signInOf(

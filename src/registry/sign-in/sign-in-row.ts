@@ -20,8 +20,8 @@ export interface SignInRow {
   /** The id of the session token that was issued last; null until the person has approved. */
   token_id: string | null;
   /**
-   * The client's source (`countedSource`). In a row of the previous release the whole address, so that an IPv6 row
-   * counts only in the total of all sources.
+   * The client's source (`countedSource`). A row of the previous release has the whole address. With an IPv6 address,
+   * such a row does not count for its /64, only in the total of all sources.
    */
   source: string;
   /** How long the client must wait between two requests. */

@@ -167,7 +167,7 @@ export async function newestFinding(database: RegistryDatabase): Promise<number 
 }
 
 const dayMilliseconds = 24 * 60 * 60 * 1000;
-/** How far ahead a stored time may be, because the clocks of registries differ. */
+/** How far in the future a stored time may be, because the clocks of registries differ. */
 export const aheadMilliseconds = 60_000;
 
 /**

@@ -114,7 +114,7 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       async (request, reply) => {
         const id = idIn(request.params, 'Finding');
         const { answer: decision } = request.body;
-        // Before `authorOf`, so that a caller without this permission gets an event despite an invalid `x-reason`.
+        // Before `authorOf`, which rejects an invalid `x-reason`: the lack of the permission must be recorded first.
         if (decision === 'revoked') await requirePermission(request, revoking, { attempts, reasonFor });
         const author = authorOf(request);
         const { keyId } = await findUnusual(database, id, null);

@@ -17,7 +17,7 @@ interface WebhookMessage {
 export interface WebhookTarget {
   /** Digest of the URL. */
   readonly id: string;
-  /** The host of the URL, for messages to people. */
+  /** The host of the URL, which the log and the admin API show. */
   readonly name: string;
   /** Sends a message. Never rejects. @returns why the target did not accept the message; null if it was accepted */
   send(message: WebhookMessage): Promise<string | null>;
@@ -106,7 +106,7 @@ const messagesPerRound = 10;
  */
 const claimMilliseconds = 60_000;
 const pauses = [5, 30, 120, 600, 1_800, 3_600, 7_200].map((seconds) => seconds * 1_000);
-/** A message whose next attempt is later than this is due: the clock was set back after the time was stored. */
+/** A message that would wait longer than this is sent at once: the clock was set back after `next_at` was stored. */
 const longestWaitMilliseconds = claimMilliseconds + Math.max(...pauses);
 const givenUpAfterMilliseconds = 24 * hourMilliseconds;
 const keptGivenUpMilliseconds = 30 * 24 * hourMilliseconds;
@@ -182,7 +182,7 @@ export class WebhookSender {
   async #attempt(target: WebhookTarget, message: Due, now: number): Promise<void> {
     const { database, clock, logger } = this.#options;
     const { id, attempts } = message;
-    // Without this, a message from the future would never be given up.
+    // Otherwise a message with a time in the future, because the clock was set back, would be given up too late.
     const created_at = Math.min(message.created_at, now);
     const own = database.updateTable('webhooks').where('id', '=', id).where('target', '=', target.id);
     const claim = { attempts: attempts + 1, created_at, next_at: now + claimMilliseconds };

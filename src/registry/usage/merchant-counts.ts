@@ -4,8 +4,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { sumOf } from './read-hours.js';
 
 /**
- * How many active, unexpired keys a merchant has, and how many requests it sent in the last 24 hours. `requests` includes the
- * `refused` ones.
+ * How many active, unexpired keys a merchant has, and how many requests it sent in about the last 24 hours (see
+ * `countsOf`). `requests` includes the refused requests.
  */
 export interface MerchantCounts {
   readonly keys: number;

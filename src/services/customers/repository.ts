@@ -164,7 +164,7 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
   });
 }
 
-/** Returns how the body of the response begins that created a customer; the other fields follow the id. */
+/** Returns the start of the body with which the creation of this customer was answered, up to and including the id. */
 function creationOf(id: string): string {
   return JSON.stringify(success(created, { id })).slice(0, -'}}'.length);
 }

@@ -54,9 +54,9 @@ export async function storeResponse(
 }
 
 /**
- * Replaces the stored response whose body begins with this text, such as one with personal data that must be deleted.
- * The idempotency key and the fingerprint stay, so a repeated request still has no effect. The search reads all stored
- * responses of the merchant and environment.
+ * Replaces the stored response whose body begins with `bodyStart`, for example because the response contains personal
+ * data that must be deleted. The idempotency key and the fingerprint stay, so a repeated request still has no effect.
+ * The search reads all stored responses of the merchant and environment.
  * @param bodyStart the beginning of the body as JSON text, without `%`, `_` and backslashes
  */
 export async function replaceStoredResponse(
