@@ -150,7 +150,7 @@ interface RestoreRow {
 
 /**
  * A key or merchant that the registry restricted after a restore of the database. The reason: the record in the store
- * or in a gateway has fewer rights than the record in the database, from a change that the database lacks.
+ * or in a gateway has fewer rights than the database, because of a change that the database lacks.
  */
 interface HeldBackRow {
   /** The id of the key or the merchant. */

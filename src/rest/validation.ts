@@ -48,7 +48,7 @@ export function withAllProblems(error: FastifyError | Refusal, request: FastifyR
   return first === undefined ? error : Refusal.invalid([first, ...further]);
 }
 
-/** Returns what a value must be instead; null for a right value. */
+/** Returns null for a valid value. For any other value, returns the words that follow "must be" in the message. */
 type Check<Value> = (value: Value) => string | null;
 
 /** Adds a check that a JSON schema cannot express. Only values that match the schema are checked. */

@@ -110,8 +110,8 @@ export class Sealing {
   }
 
   /**
-   * If the store is sealed with other secrets only: stores the id of the current secret before any record is sealed with
-   * it. Otherwise it would seem that a Redis client other than a registry had written the newly sealed records.
+   * If the store is sealed with other secrets only, stores the id of the current secret before any record is sealed
+   * with it. Otherwise it would seem that a Redis client other than a registry had written the newly sealed records.
    * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {

@@ -83,9 +83,9 @@ function refused(cause: string): Refused {
 }
 
 /**
- * Refuses a person whose claims give no access. If the refreshed sign-in got its roles from claims, removes the account's
- * roles, because its other tokens and sessions would keep them. In all other cases the roles stay, because an owner may
- * have given them by hand.
+ * Refuses a person whose claims give no access. If the refreshed sign-in got its roles from claims, also removes the
+ * roles of the account, because its other tokens and sessions would keep them. Otherwise the roles stay, because an
+ * owner may have given them by hand.
  */
 async function withoutAccess(
   { transaction, now }: Omit<Change, 'revision'>,

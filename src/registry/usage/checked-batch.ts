@@ -165,7 +165,7 @@ function networkOf(text: string): string {
 }
 
 /**
- * Returns the texts as which an address may be stored: the address, and the network that is stored in its place while
+ * Returns the two forms in which an address may be stored: the address itself, and the network that replaces it while
  * `registry.usage.addresses` is `network`. Returns a text that is no address unchanged.
  */
 export function storedForms(text: string): string[] {

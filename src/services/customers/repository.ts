@@ -164,7 +164,7 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
   });
 }
 
-/** Returns the start of the body with which the creation of this customer was answered, up to and including the id. */
+/** Returns the start of the body of the response to the creation of this customer, up to and including the id. */
 function creationOf(id: string): string {
   return JSON.stringify(success(created, { id })).slice(0, -'}}'.length);
 }
