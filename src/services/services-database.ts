@@ -5,7 +5,7 @@ import type { Tenant } from './assertion-verifier.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
-/** The columns that number the records of lists, by table. */
+/** For each table that a list reads, the column with the records' ascending numbers. */
 const numberColumns = { payouts: 'sequence', transactions: 'id', customers: 'sequence' } as const;
 
 /**

@@ -42,7 +42,7 @@ export interface Predecessor {
   readonly torn: number;
 }
 
-/** Converts the end of a run, which is a hash chain, to the `predecessor` that the first line of the next run names. */
+/** Converts the end of a run (a hash chain) to the `predecessor` in the first line of the next run. */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }

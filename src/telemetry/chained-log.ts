@@ -228,7 +228,7 @@ export class ChainedLog implements LineSink {
   #continueIn(file: string, descriptor: number, size: number, isFormerGone: boolean): void {
     this.#reopenFailed = false;
     this.#isFileRemoved = false;
-    // After ESTALE, this is the same file again, and the failed write can have left an incomplete line in it.
+    // After ESTALE, `file` names the same file as before, and the failed write can have left an incomplete line in it.
     const isOpen = size > 0 && endsWithinLine(file);
     this.#beginNextRun(() => {
       this.#descriptor = descriptor;
@@ -246,7 +246,7 @@ export class ChainedLog implements LineSink {
     const isOther = next !== former;
     this.#checkpoint('file-end', isOther ? { next: next.id } : {});
     this.#signer.sign(former, 'end', { next: next.id });
-    const lostBefore = this.#lost; // read before the switch: only the next chain can state the lines lost by it
+    const lostBefore = this.#lost; // read before the switch: the next chain states the lines that the switch loses
     switchFile();
     if (isOther) [this.#chain, this.#lostBefore] = [next, lostBefore];
     this.#checkpoint('file-start', isOther ? { predecessor: predecessorOf(former.end) } : {});

@@ -127,8 +127,8 @@ const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
 /**
- * Matches a line of a hash chain. A signed checkpoint can name the line, because the id and the number have the forms
- * of a checkpoint. With wider forms, one line that an attacker appended would invalidate the next start checkpoint.
+ * Matches a line of a hash chain. The next start checkpoint names the last such line, so the id and the number must be
+ * valid in a checkpoint. With wider patterns, a line that an attacker appended would invalidate the start checkpoint.
  */
 const sealedLine = new RegExp(
   `^\\{"service":\\{"ephemeral_id":"(${runPattern})"[,}].*,"sequence":(${sizePattern}),"hash":"([0-9a-f]{64})"\\}\\}$`,

@@ -23,7 +23,7 @@ export function containsKey(text: string): boolean {
 /**
  * Replaces each API key in a text with the key's prefix, so that the log stores no key. Clients put keys into paths,
  * user agents and other fields. If a key appears only after escapes are decoded, even nested ones, returns the decoded
- * text. Cuts the text where a key begins that is encoded or split in another way.
+ * text. If a key is encoded or split in another way, cuts the text where this key begins.
  */
 export function maskKeys(text: string): string {
   if (!mayContainKey.test(text) && !keyBeginning.test(text)) return text;

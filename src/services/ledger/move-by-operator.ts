@@ -36,7 +36,7 @@ export interface OperatorEntry {
   readonly isRepeated: boolean;
 }
 
-/** What a caller does around a movement. Neither function is called if an earlier order has the same reference. */
+/** Callbacks of the caller of `moveByOperator`. Neither is called if an earlier order has the same reference. */
 interface MovementSteps {
   /** Called before the money moves. Throws a Refusal if this order must not move it. */
   readonly beforeMove: () => void;
@@ -55,8 +55,8 @@ const storedRefusals = {
 type RefusalCode = keyof typeof storedRefusals;
 
 /**
- * The owner under which rejections are stored, because a reference belongs to one movement of all merchants and
- * environments. The id of a merchant is never empty.
+ * A reference is unique across all merchants and environments, so rejections are stored under this one owner. Its
+ * merchant id is empty, which the id of a merchant never is.
  */
 const ofAllWallets: Tenant = { merchantId: '', environment: 'live' };
 
@@ -205,8 +205,8 @@ function referenceTaken(reference: string): Refusal {
 }
 
 /**
- * Creates the refusal of an order that differs only in the reason from the movement with its reference. It probably is
- * a repeat. Its sender must learn that the money was moved, because a new reference would move the money twice.
+ * Creates the refusal of an order that repeats an earlier movement under the same reference, but with another reason.
+ * The sender must learn that the money was already moved, because a new reference would move the money twice.
  */
 function movedForAnotherReason({ reference, reason, created_at: at }: EntryRow): Refusal {
   const earlier = `under the reference ${reference} at ${new Date(at).toISOString()}, with the reason "${reason ?? ''}"`;

@@ -4,7 +4,7 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
-/** The account on the other side of a movement. Each environment and currency has one of each. */
+/** The account on the other side of a movement. Each pair of environment and currency has its own accounts. */
 type CounterAccount = EntryRow['counter_account'];
 
 /** One row of the ledger, as stored in the database. */

@@ -47,7 +47,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
           wallet,
           { ...order, merchantId, type, actor },
           {
-            // A repeat moves no money, so it needs no approval.
+            // Not called for a repeat, which moves no money and so needs no approval.
             beforeMove: () => {
               if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id }, attempts);
             },

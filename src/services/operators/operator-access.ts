@@ -100,7 +100,7 @@ function sourceOf({ socket }: FastifyRequest): string | null {
   return plainAddress(socket.remoteAddress);
 }
 
-/** Returns the address of an operator. If the registry relayed the request, it has signed the address. */
+/** Returns the address of an operator. For a request that the registry relayed, it is the address in the signed token. */
 function clientAddressOf(request: FastifyRequest): string | null {
   const { clientAddress = sourceOf(request) } = operatorOf(request);
   return clientAddress;
@@ -139,8 +139,8 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
 }
 
 /**
- * Rejects a credit to a wallet above the operator's limit for the currency, unless another administrator has approved
- * exactly this credit.
+ * Rejects the funding of a wallet if the amount exceeds the operator's limit for the currency, unless another
+ * administrator has approved exactly this funding.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {

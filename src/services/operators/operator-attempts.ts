@@ -68,8 +68,8 @@ export class OperatorAttempts {
 
   /**
    * Counts a request without a valid operator. Once a minute, the counts are stored as one event per client address or
-   * IPv6 /64. Otherwise a client could use up `mostKeys` with the addresses of its /64, so that the attempts of all
-   * others had no event.
+   * IPv6 /64. With one event per IPv6 address, a client could use up `mostKeys` with the addresses of its /64, and the
+   * attempts of all other clients would have no event.
    */
   signInFailed({ id, source }: Pick<EventAuthor, 'id' | 'source'>, cause: SignInFailure): void {
     this.#refusals.add(countedSource(source ?? ''), cause, {
@@ -115,7 +115,7 @@ export class OperatorAttempts {
     let mayStore = waiting() < mostWaiting;
     for (const { first, ...counted } of all) {
       const state = countedState(counted);
-      // Taken before the event is stored, because more attempts can be omitted meanwhile.
+      // Reset the number before the event is stored, because more attempts can be omitted meanwhile.
       const omitted = this.#omitted;
       this.#omitted = 0;
       const after = omitted === 0 ? state : { ...state, omittedBefore: omitted };

@@ -10,7 +10,7 @@ const merchantId = Type.String({
   description: 'the id of a merchant: 1 to 64 letters, digits, - and _',
   examples: ['m_01JH3Z7Q4X'],
 });
-/** The id of a merchant in a request. An API key has the same form, and the ledger and events would store it. */
+/** The id of a merchant in a request. Rejects an API key, because the ledger and the events would store the key. */
 const givenMerchantId = Type.String({
   pattern: new RegExp(`${noKeyIn}[A-Za-z0-9_-]{1,64}$`),
   description: `the id of a merchant: 1 to 64 letters, digits, - and _, ${noKeyWords}`,

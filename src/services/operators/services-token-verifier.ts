@@ -55,8 +55,8 @@ export interface ServicesTokenVerifierOptions {
 /** Tolerated difference between the clocks of the registry and the services. */
 const clockToleranceSeconds = 60;
 /**
- * Maximum length of a token. A token with a funding limit for every currency of ISO 4217 and with 32 addresses has up
- * to 9,000 characters. Node rejects a request whose header section exceeds 16 KiB.
+ * Maximum length of a token. A token with 32 addresses and a funding limit for every currency of ISO 4217 has up to
+ * 9,000 characters. The limit is larger, but below Node's limit of 16 KiB for the header section of a request.
  */
 const longestToken = 12_288;
 const mostPermissions = 100;

@@ -123,8 +123,8 @@ function idMissing(): Refusal {
 }
 
 /**
- * Throws a 409 `wallet_exists` if an existing wallet differs from the requested one. A request for an additional wallet
- * may find the default wallet, because the first wallet in a currency always becomes the default.
+ * Throws a 409 `wallet_exists` if the existing wallet differs from the requested one. Accepts a default wallet although
+ * the request has `isDefault: false`, because the first wallet in a currency always becomes the default.
  */
 function requireSame(
   wallet: WalletRow,

@@ -105,8 +105,8 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
 }
 
 /**
- * Marks paid payouts and their debits as successful. All payouts share one transaction, because the transaction locks
- * no wallet.
+ * Marks paid payouts and their debits as successful. The transaction locks no wallet, so it can contain all payouts
+ * without blocking other movements.
  */
 async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;

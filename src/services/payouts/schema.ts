@@ -16,8 +16,8 @@ import {
 import { createdQuery, walletFilter, upTo } from '../list-query.js';
 
 /**
- * The merchant's own reference of a payout. Only ASCII is valid, because two different Unicode encodings can be
- * displayed as the same letters.
+ * The merchant's own reference of a payout. Only ASCII is valid, because two different sequences of Unicode code points
+ * can be displayed as the same text.
  */
 const reference = Type.String({
   pattern: new RegExp(`${noKeyIn}[!-~]{1,64}$`),

@@ -113,7 +113,7 @@ export class CheckpointLog {
     this.#receipts?.add(signed);
   }
 
-  /** Deletes the private key of a run that gets no further checkpoint, for the same reason as at the end of a run. */
+  /** Deletes the private key of a run that gets no further checkpoint, so that it cannot be read from memory later. */
   abandon(run: string): void {
     this.#signers.delete(run);
   }
@@ -147,13 +147,13 @@ export class LineSigner {
   /** The newest checkpoint, which may still wait until its lines are on disk. */
   #newest: Pick<Checkpoint, 'run' | 'size' | 'at'> | null = null;
   /**
-   * The newest run of which a failed sync to disk may have lost lines. It gets no further checkpoint, because the
+   * The newest run that may have lost lines, because a sync to disk failed. It gets no further checkpoint, because the
    * checkpoint would cover these lines.
    */
   #unsyncedRun: string | null = null;
   /**
-   * The starts of runs whose first sync failed, oldest first: in an outage, each rotated file adds one. Without its
-   * start, an audit would take a run for a forgery.
+   * The start checkpoints of runs whose first sync failed, oldest first: in a disk outage, each rotated file adds one.
+   * If a run had no start checkpoint, an audit would take the run for a forgery.
    */
   readonly #unsignedStarts: Parameters<CheckpointLog['add']>[] = [];
 
@@ -184,8 +184,8 @@ export class LineSigner {
   }
 
   /**
-   * Syncs all lines to disk. If this fails, no further checkpoint of the run is signed, except its start once the disk
-   * stores lines again.
+   * Syncs all lines to disk. If this fails, no further checkpoint of the run is signed. Only its start checkpoint is
+   * signed later, once the disk stores lines again.
    */
   sync(run: string, onDone?: () => void): void {
     this.#writer.sync((isSynced) => {

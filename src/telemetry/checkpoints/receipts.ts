@@ -203,7 +203,7 @@ export class Receipts {
         const loss = `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints: its database was restored, or somebody removed checkpoints. After a restore, restart this gateway`;
         if (former !== witness) return { problem: loss };
         this.#reportLoss(loss);
-        // The receipt protects the new lines all the same. The longer head stays, so that the log proves the loss.
+        // The receipt still protects the new lines. Keep the head of the longer list, so that the log proves the loss.
         this.#received = { note, head: this.#received?.head };
         return null;
       }

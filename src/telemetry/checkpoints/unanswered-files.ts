@@ -123,9 +123,9 @@ export class UnansweredFiles {
   }
 
   /**
-   * Touches the files of this process and scans the folder, unless the former scan is still under way. Scans queued
-   * while the file system hangs would later run in quick succession, and a running process cannot touch its file
-   * between them.
+   * Touches the files of this process and scans the folder, unless the former scan is still under way. If scans queued
+   * while the file system hangs, they would later run in quick succession. Running processes could not touch their
+   * files in between, and would count as ended.
    */
   #refresh(): void {
     if (this.#isScanning) return;

@@ -55,7 +55,7 @@ export class UnconfirmedLines {
   /** How many unconfirmed lines were dropped for lack of memory. */
   #dropped = 0;
 
-  /** @param start how many bytes are written to the file before all lines */
+  /** @param start how many bytes are written to the file before the first kept line */
   constructor(start = 0) {
     this.#start = start;
   }

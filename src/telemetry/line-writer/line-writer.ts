@@ -5,8 +5,8 @@ import { SyncFailure } from './sync-failure.js';
 /** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;
 /**
- * Above this number of bytes in memory, the writer reports a problem. The rest up to `maxHeldBytes` is for the lines of
- * requests in progress.
+ * Above this number of bytes in memory, the writer reports a problem, and the gateway can reject new requests. The rest
+ * up to `maxHeldBytes` is for the lines of requests in progress.
  */
 const slowBytes = 8 * 1024 * 1024;
 /**
@@ -275,7 +275,7 @@ export class LineWriter {
 
   /**
    * Gives up a file that cannot be written any more. Its remaining lines are written to the next file, beginning with
-   * the line that is only partly written. The lines that the file has must be on disk, too, before `sync` reports this.
+   * the line that is only partly written. `sync` reports success only once the lines in the old file are on disk too.
    */
   #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
     const begin = firstUnwritten(bytes, segment.taken);

@@ -26,7 +26,7 @@ const lineEnd = 0x0a;
 
 /**
  * Creates the empty segment of an open file or of a stream.
- * @param isFile false for a stream: nothing keeps the lines that were written to it
+ * @param isFile false for a stream, whose written lines are not kept in memory
  * @param endsWithinLine whether the file ends within a line. If so, a line end is written before all lines.
  */
 export function segmentFor(descriptor: number, isFile: boolean, endsWithinLine = false): Segment {
@@ -43,7 +43,7 @@ export function segmentFor(descriptor: number, isFile: boolean, endsWithinLine =
  * @param taken how many of the bytes the file has accepted
  */
 export function firstUnwritten(bytes: Buffer, taken: number): number {
-  // The line before a line end is complete without it. A first line end only terminates an older incomplete line.
+  // A line is complete if only its line end is missing. A line end at offset 0 only ends an older, incomplete line.
   if (bytes[taken] === lineEnd) return taken + 1;
   return taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, taken - 1) + 1;
 }

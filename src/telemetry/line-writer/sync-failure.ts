@@ -1,7 +1,7 @@
 import type { Segment } from './segment.js';
 
 /**
- * How long a failed sync counts as a problem at least, so that operators learn of it. Also the time before a further
+ * Minimum time for which a failed sync counts as a problem, so that operators learn of it. After this time, a further
  * line is written to find out whether the disk stores lines again.
  */
 const failingMilliseconds = 1_000;
@@ -14,8 +14,8 @@ interface Failed {
 }
 
 /**
- * The last failed sync to disk. The operating system reports lost bytes to one sync only, and the next sync succeeds
- * without them. So only a sync of later lines shows that the disk stores lines again.
+ * The last failed sync to disk. The operating system reports lost bytes to one sync only. The next sync succeeds,
+ * although these bytes are not on disk. So only a sync of later lines shows that the disk stores lines again.
  */
 export class SyncFailure {
   /** Why syncing fails, for operators; null while it works. */

@@ -63,7 +63,7 @@ export interface KeyState {
   readonly reported: Readonly<Record<string, number>>;
 }
 
-/** Maximum lengths of the lists in a state. A key in use has less than 5 KiB of state as JSON. */
+/** Maximum lengths of the lists in a state. The state of a key in ordinary use is about 5 KiB of JSON. */
 export const limits = { sightings: 32, agents: 16, addresses: 64, hours: 3, weeks: 9, newAddresses: 256, reported: 64 };
 
 /** The state of a key that was never seen. */
