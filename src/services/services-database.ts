@@ -41,7 +41,7 @@ export async function openServicesDatabase(options: MigratedOptions): Promise<Se
   }
 }
 
-/** Throws a DatabaseError if the database user lacks a right that each list needs. */
+/** Throws a DatabaseError if the database user may not read the sequences, which the queries of all lists read. */
 async function requireListRights(database: ServicesDatabase): Promise<void> {
   for (const [table, column] of Object.entries(numberColumns)) {
     await lastSequenceValue(database, 'list rights', { table, column });

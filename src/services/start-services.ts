@@ -167,7 +167,7 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
-/** How long a process purges nothing after its start. Meanwhile, processes that saw a clock jump renew all responses. */
+/** How long a process purges nothing after its start. In this time, processes that saw a clock jump renew responses. */
 const quietMilliseconds = 10 * 60 * 1000;
 /**
  * The database clock has jumped if it advances by this much more than the monotonic clock between two calls of

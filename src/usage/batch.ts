@@ -38,7 +38,7 @@ const codeCount = Type.Object({
 
 /**
  * Requests from one client address on one day. `address` is null in the row that adds up all addresses beyond the
- * limit.
+ * gateway's limit.
  */
 const addressCount = Type.Object({
   day: moment,
@@ -58,11 +58,11 @@ const addressCount = Type.Object({
 
 /**
  * Accepted requests with one User-Agent on one day; `agent` is null in the row that adds up all User-Agents beyond the
- * limit.
+ * gateway's limit.
  */
 const agentCount = Type.Object({ day: moment, agent: nullable(text(256)), count });
 
-/** Requests with one host on one day; `host` is null in the row that adds up all hosts beyond the limit. */
+/** Requests with one host on one day; `host` is null in the row that adds up all hosts beyond the gateway's limit. */
 const hostCount = Type.Object({
   day: moment,
   /**

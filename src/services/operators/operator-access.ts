@@ -11,7 +11,7 @@ import type { Operator, ServicesTokenVerifier } from './services-token-verifier.
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The permission that the route requires of the operator. Must be set for each route that is not open. */
+    /** The permission that the route requires of the operator. Must be set for each route without `isOpen`. */
     permission?: WalletPermission;
   }
   interface FastifyRequest {
@@ -100,7 +100,7 @@ function sourceOf({ socket }: FastifyRequest): string | null {
   return plainAddress(socket.remoteAddress);
 }
 
-/** Returns the address of an operator. For a request that the registry relayed, it is the address in the signed token. */
+/** Returns the address of an operator. If the registry relayed the request, this is the address in the signed token. */
 function clientAddressOf(request: FastifyRequest): string | null {
   const { clientAddress = sourceOf(request) } = operatorOf(request);
   return clientAddress;

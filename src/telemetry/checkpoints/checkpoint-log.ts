@@ -212,7 +212,7 @@ export class LineSigner {
   }
 
   /**
-   * Whether the clock was set back, and no line was added since the newest checkpoint. The registry rejects a
+   * Whether a line must be added before the next checkpoint, because the clock was set back. The registry rejects a
    * checkpoint of the same lines with an earlier time as a replay.
    */
   needsLine({ id, tree }: Pick<Chain, 'id' | 'tree'>): boolean {
@@ -220,7 +220,7 @@ export class LineSigner {
     return newest?.run === id && newest.size === tree?.size && this.#now() < newest.at;
   }
 
-  /** Signs a checkpoint, unless the former one still waits for the disk or a further line is needed first. */
+  /** Signs a checkpoint, unless an earlier periodic checkpoint still waits for the disk, or `needsLine` is true. */
   signPeriodically(chain: Pick<Chain, 'id' | 'tree'>): void {
     if (this.#isSigning || this.needsLine(chain)) return;
     this.#isSigning = true;

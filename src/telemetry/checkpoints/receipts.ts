@@ -48,8 +48,8 @@ export interface ReceiptOptions {
    */
   readonly besideFile: string | null;
   /**
-   * Interval in milliseconds at which this process touches its files beside `besideFile`. The new modification time
-   * shows other processes that this process is running.
+   * Interval in milliseconds at which this process touches its files beside `besideFile`. By the new modification time,
+   * other processes know that this process is running.
    */
   readonly refreshMilliseconds?: number;
   /** Closes the connection to the registry. */

@@ -36,7 +36,7 @@ function networkOf(address: IpAddress): string {
   return `${high.toString(16)}:${low.toString(16)}::/32`;
 }
 
-/** Returns where the requests of a row came from; null for the row that adds up all addresses beyond the limit. */
+/** Returns where the requests of a row came from; null for the row that adds up several addresses. */
 export function placeOf({ address, country, asNumber }: AddressCount): Place | null {
   if (address === null) return null;
   const { block, network } = namesOf(address);
