@@ -21,6 +21,7 @@ import {
 
 const accepted = '200 OK';
 const refused = '401 API Key is inactive or revoked';
+const undecided = '503 Service temporarily unavailable';
 const unknownKey = 'svc_live_3Uz0cQ8mXo2Nobodys';
 const keysOfRound = 3;
 /** Limit for a pending gateway to apply a revocation; fails a test in which it never does. */
@@ -37,6 +38,7 @@ class Upgrade {
   #revoked: CreatedKey | null = null;
   #merchantId = '';
   #requests = 0;
+  #repeated = 0;
   #isOver = false;
   #load: Promise<unknown> = Promise.resolve();
 
@@ -64,6 +66,7 @@ class Upgrade {
     this.#t.comment(`${this.#requests} requests`);
     if (this.#problems.length > 0) this.#t.comment((await this.#deployment.undecided()).slice(0, 10).join('\n'));
     this.#t.ok(this.#requests > 200, 'requests were sent all the time');
+    this.#t.ok(this.#repeated <= this.#requests / 100, `${this.#repeated} requests were repeated`);
     this.#t.same(this.#problems.slice(0, 10), [], `each of ${this.#requests} requests got the right response`);
   }
 
@@ -147,8 +150,14 @@ class Upgrade {
     for (let turn = worker; !this.#isOver; turn += 1) {
       const gateway = this.#gateways[turn % this.#gateways.length];
       const [key, expected] = kinds[(turn >> 1) % kinds.length] ?? kinds[0];
-      const verdict = await gateway?.ask(key);
+      let verdict = await gateway?.ask(key);
       this.#requests += 1;
+      // After a registry has taken over, a gateway queries it for unknown records. A registry that a busy machine stalls
+      // for a second does not reply in time, and 503 is right. A client repeats the request.
+      if (verdict === undecided) {
+        this.#repeated += 1;
+        verdict = await gateway?.ask(key);
+      }
       if (verdict !== expected) this.#problems.push(`${verdict ?? 'no gateway'} instead of ${expected}`);
       await sleep(5);
     }
