@@ -1,95 +1,20 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { spawn, spawnSync } from 'node:child_process';
-import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import https from 'node:https';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, liveKey, recordsOf } from '../edge/harness.js';
-import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
+import { curlLines, directory, freePorts, hasCurl, paste, startDev } from './dev-process.js';
 
 const isRoot = process.getuid?.() === 0;
-const hasCurl = spawnSync('curl', ['--version']).status === 0;
-
-const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-'));
-t.teardown(() => rm(directory, { recursive: true, force: true }));
-
-/** A configuration with free ports, so that tests do not collide. Changes need a reason, also those of `dev` itself. */
-const freePorts = path.join(directory, 'free-ports.yaml');
-await writeFile(
-  freePorts,
-  `listen:
-  https: { port: 0 }
-  http: { port: 0 }
-  management: { port: 0 }
-registry: { listen: { port: 0 }, reasonFor: [keys:create, keys:revoke, tokens:own] }
-services: { listen: { port: 0 } }
-`,
-);
-
-interface Run {
-  readonly child: ChildProcessWithoutNullStreams;
-  /** The printed instructions, once requests are accepted. */
-  readonly welcome: string;
-  output(): string;
-  /** Sends a signal; resolves with the exit status. */
-  end(signal: NodeJS.Signals): Promise<number | null>;
-}
-
-async function startDev(
-  t: { teardown(handler: () => unknown): void },
-  args: readonly string[] = [],
-  env: Record<string, string> = {},
-): Promise<Run> {
-  const command = productCommand(['dev', '--config', freePorts, ...args]);
-  const child = spawn(...command, { stdio: 'pipe', env: { ...process.env, ...env } });
-  killAtEnd(t, child);
-  let output = '';
-  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  const exited = once(child, 'exit');
-  await new Promise<void>((resolve, reject) => {
-    child.stdout.on('data', (chunk: Buffer) => {
-      output += chunk.toString();
-      if (/Send a request without a key[^]*curl .*\n|^\{"baseUrl".*\}\n/m.test(output)) resolve();
-    });
-    void exited.then(() => {
-      reject(new Error(`dev ended: ${output}`));
-    });
-  });
-  return {
-    child,
-    welcome: output,
-    output: () => output,
-    end: async (signal) => {
-      child.kill(signal);
-      const [status] = (await exited) as [number | null];
-      return status;
-    },
-  };
-}
-
-/** The printed curl commands. */
-function curlLines(welcome: string): string[] {
-  return welcome.split('\n').filter((line) => line.startsWith('curl '));
-}
-
-/** Runs a line in a shell; resolves with the response status and body. */
-async function paste(line: string, env: Record<string, string> = {}): Promise<{ status: number; body: string }> {
-  const shell = spawn('sh', ['-c', line], { env: { ...process.env, ...env } });
-  let output = '';
-  shell.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  await once(shell, 'close');
-  const [head = '', body = ''] = output.split('\r\n\r\n');
-  return { status: Number(head.split(' ')[1]), body };
-}
 
 interface Result {
   readonly status: number;
@@ -471,92 +396,4 @@ t.test('a signal during the start leaves no files', async (t) => {
   child.kill('SIGTERM');
   await exited;
   t.same(await readdir(temporary), []);
-});
-
-/** The status of the printed list request with the printed key. */
-async function listStatus({ welcome }: Run): Promise<number> {
-  const [list = ''] = curlLines(welcome);
-  return (await paste(list)).status;
-}
-
-// Regression: the second dev printed a key that stayed rejected, because its new database did not take over the first
-// one's records.
-t.test(
-  'dev works on a Redis that another dev has used or is using',
-  { skip: (!hasCurl && 'curl is not installed') || withoutRedis },
-  async (t) => {
-    const redis = await startRedis(t);
-    const env = { REDIS_URL: redis.url };
-    const killed = await startDev(t, [], env);
-    t.equal(await listStatus(killed), 200);
-    await killed.end('SIGKILL');
-    const left = await redis.client.keys('*');
-    t.ok(left.every((name) => name.startsWith('mg-dev:')));
-    const [one, other] = [await startDev(t, [], env), await startDev(t, [], env)];
-    t.same([await listStatus(one), await listStatus(other)], [200, 200], 'two at the same time');
-    t.equal(await one.end('SIGINT'), 0);
-    t.equal(await listStatus(other), 200);
-    t.equal(await other.end('SIGINT'), 0);
-    const rest = await redis.client.keys('*');
-    t.same(
-      rest.filter((name) => !name.includes(':gateway:')).toSorted(),
-      left.filter((name) => !name.includes(':gateway:')).toSorted(),
-      'each dev deletes only its own records',
-    );
-
-    const kept = ['--data-dir', path.join(directory, 'on-redis')];
-    const first = await startDev(t, kept, env);
-    const [list = ''] = curlLines(first.welcome);
-    await first.end('SIGINT');
-    const again = await startDev(t, kept, env);
-    t.notMatch(again.welcome, /x-api-key: svc_live_/);
-    const port = /https:\/\/[^:]+:(\d+)/.exec(again.welcome)?.[1] ?? '';
-    t.equal(
-      (await paste(list.replace(/(https:\/\/[^:]+):\d+/, `$1:${port}`))).status,
-      200,
-      'the key of a preserved data directory is accepted',
-    );
-    t.equal(await again.end('SIGINT'), 0);
-  },
-);
-
-t.test('a failed start on Redis ends the process and leaves no records', { skip: withoutRedis }, async (t) => {
-  const redis = await startRedis(t);
-  const taken = net.createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  t.teardown(() => taken.close());
-  const { port } = taken.address() as AddressInfo;
-  const text = await readFile(freePorts, 'utf8');
-  for (const part of ['registry', 'services']) {
-    const file = path.join(directory, `taken-${part}.yaml`);
-    await writeFile(file, text.replace(`${part}: { listen: { port: 0 }`, `${part}: { listen: { port: ${port} }`));
-    const child = spawn(...productCommand(['dev', '--config', file]), {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...process.env, REDIS_URL: redis.url },
-    });
-    killAtEnd(t, child);
-    let err = '';
-    child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
-    const [status] = (await once(child, 'close')) as [number | null];
-    t.equal(status, 1, part);
-    t.match(err, `(${part}.listen): the port is in use`);
-    t.same(await redis.client.keys('*'), []);
-  }
-});
-
-t.test('dev stops if its Redis prefix belongs to another registry', { skip: withoutRedis }, async (t) => {
-  const redis = await startRedis(t);
-  const records = { ...recordsOf(liveKey), 'mg:revision': 7 };
-  for (const [name, record] of Object.entries(records)) await redis.client.set(name, JSON.stringify(record));
-  const before = await redis.client.keys('*');
-  const file = path.join(directory, 'strange.yaml');
-  const text = await readFile(freePorts, 'utf8');
-  await writeFile(file, `${text}keyStore: { kind: redis, redis: { url: '${redis.url}', prefix: 'mg:' } }\n`);
-  await t.rejects(startDev(t, ['--config', file]), /the records mg:\* in Redis belong to another registry/);
-  const after = await redis.client.keys('*');
-  t.same(
-    after.filter((name) => before.includes(name)).toSorted(),
-    before.toSorted(),
-    'the records of the other registry are unchanged',
-  );
 });

@@ -188,7 +188,7 @@ t.test(
       ],
       [['--source', '10.0.0.0/8'], /^error: --source must be an IP address/],
       [['--who', 'a b'], /^error: --who must be a name of 1 to 64/],
-      [['--request', '.'], /^error: --request must be the id of a request/],
+      [['--request', '.'], /^error: --request must be the id of an HTTP request/],
       [['--given-reason', ''], /^error: --given-reason must be a text of 1 to 200/],
       [['--administrator', '.'], /^error: --administrator must be the id/],
       [['--action', 'key.stolen'], /^error: --action must be one of merchant\.created, /],

@@ -76,7 +76,7 @@ t.test(
       const field = page.getByRole('textbox', { name: 'IP addresses' });
       t.equal(await field.inputValue(), '127.0.0.1');
       await field.fill('8.8.4.0/24');
-      await button('Add the addresses seen').click();
+      await button('Add the addresses of accepted requests').click();
       await page.getByText('1 address added.').waitFor();
       t.equal(await field.inputValue(), '8.8.4.0/24\n127.0.0.1');
       t.equal(await page.getByText('Some requests came from further addresses').count(), 0);
@@ -169,7 +169,7 @@ t.test(
         const data = [{ address: `8.8.8.${number}`, accepted: 1 }, ...others];
         await route.fulfill({ json: { success: true, message: 'Addresses retrieved', data, meta } });
       });
-      await button('Add the addresses seen').click();
+      await button('Add the addresses of accepted requests').click();
       await page.getByText('2 addresses added. Some requests came from further addresses').waitFor();
       t.equal(await addresses.inputValue(), '8.8.4.4\n8.8.8.1\n8.8.8.2');
 

@@ -128,7 +128,7 @@ t.test('the predecessor in a start and the successor in an end are parsed', (t) 
 
 t.test('an invalid note, key or proof is rejected with a specific message', (t) => {
   const forms: [string, () => unknown, RegExp][] = [
-    ['an empty note', () => readCheckpoint('', []), /an empty line and signatures/],
+    ['an empty note', () => readCheckpoint('', []), /no empty line before its signatures/],
     [
       'no signature',
       () => readCheckpoint('a\n\n', []),

@@ -44,7 +44,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'no token',
     'merchants list --registry http://127.0.0.1:1',
     2,
-    /give its file with --token-file, .* or set MERCHANT_GATEWAY_TOKEN/,
+    /Give its file with --token-file, .* or set MERCHANT_GATEWAY_TOKEN/,
   ],
   [
     'a missing token file',

@@ -29,7 +29,7 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
     .option('--output <file>', 'create this file (mode 0600) and write the events to it instead of standard output')
     .option(
       '--after <sequence>',
-      'only events after this sequence number, e.g. the last one of an earlier export',
+      'start after this sequence number, e.g. the last one of an earlier export',
       sequenceIn,
     );
   administer<ExportOptions>(filterOptions(command), edge, ({ client, options }) =>
