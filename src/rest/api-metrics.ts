@@ -97,10 +97,13 @@ export class ApiMetrics {
     new Counter({
       ...{ name, help, labelNames: [...labelNames], registers: [this.#registry] },
       async collect() {
-        const asked = await Promise.resolve(values()).catch(() => null);
-        if (asked === null) return;
-        this.reset();
-        for (const { labels, value } of asked) this.inc(labels, value);
+        try {
+          const computed = await values();
+          this.reset();
+          for (const { labels, value } of computed) this.inc(labels, value);
+        } catch {
+          // Keeps the previous values.
+        }
       },
     });
   }

@@ -80,7 +80,10 @@ t.test('a log that grows while it is verified accuses the registry only of what 
   const growing = await verify('--running');
   t.equal(growing.status, 0, growing.out + growing.err);
   t.ok(hasGrown);
-  t.match(growing.out, /^note: the run \w{26} \(log of one process\) began after the checkpoints were fetched/m);
+  t.match(
+    growing.out,
+    /^note: the run \w{26} \(log of one process or file\) began after the checkpoints were fetched/m,
+  );
   isFrozen = true;
   const frozen = await verify('--running');
   t.equal(frozen.status, 1);

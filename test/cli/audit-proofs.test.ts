@@ -30,7 +30,7 @@ t.test("a log is verified with the public key only, and the extent of each run's
   t.equal(intact.status, 0, intact.err);
   t.match(
     intact.out,
-    /^run \w{26} \(log of one process\): the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nrun .* 1 to 5 signed .*\nIntact: /,
+    /^run \w{26} \(log of one process or file\): the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nrun .* 1 to 5 signed .*\nIntact: /,
   );
   const json = JSON.parse((await audit('verify', '--json', ...options, signed.file)).out) as object;
   t.match(json, { intact: true, proofs: [{ name: 'gw.example/a', signedTo: 8, unsigned: 0, signedAt: /Z$/ }, {}] });
@@ -87,7 +87,7 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
   const intact = await page('--verify', ...options, '--code', 'accepted', whole);
   t.match(intact, {
     status: 0,
-    out: '\nIntact: 0 findings in 13 lines, 2 runs compared with signed checkpoints; a run is the log of one process.\n',
+    out: '\nIntact: 0 findings in 13 lines, 2 runs compared with signed checkpoints; a run is the log of one process or file.\n',
     page: 'Intact: 0 findings in 13 lines',
   });
   t.match(intact.page, /<td>gw\.example\/a<\/td><td>signed<\/td><td>1 to 8, \S+Z<\/td><td><\/td><td>0<\/td>/);

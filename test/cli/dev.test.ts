@@ -153,7 +153,7 @@ t.test(
     );
     t.equal(
       verified.stdout.match(
-        /^run \S+ \(log of one process\): the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm,
+        /^run \S+ \(log of one process or file\): the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm,
       )?.length,
       3,
     );

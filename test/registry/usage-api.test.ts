@@ -363,8 +363,23 @@ onEachDatabase('what was counted for a merchant can be deleted, which is an even
   await add(usageOf(other.id, 'key_other'));
   for (const { keyId } of [key, otherKey])
     await database.insertInto('key_habits').values({ key_id: keyId, state: '{}' }).execute();
+  const about = (merchantId: string, id: string) => ({
+    ...{ id, target: 'a target', created_at: hour, attempts: 1, next_at: hour, given_up_at: null, problem: 'timeout' },
+    body: JSON.stringify({ type: 'key.unusual-use', data: { keyId: key.keyId, merchantId, address: '192.0.2.1' } }),
+  });
+  const messages = [about(merchant.id, 'msg_1'), about(other.id, 'msg_2'), about(`${merchant.id}0`, 'msg_3')];
+  await database
+    .insertInto('webhooks')
+    .values([...messages, about(merchant.id.toLowerCase(), 'msg_4')])
+    .execute();
   const path = `/merchants/${merchant.id}`;
-  t.match(await call('DELETE', `${path}/usage`), { status: 200, body: { data: { rows: 7 } } });
+  t.match(await call('DELETE', `${path}/usage`), { status: 200, body: { data: { rows: 8 } } });
+  const left = await database.selectFrom('webhooks').select('id').orderBy('id').execute();
+  t.same(
+    left.map(({ id }) => id),
+    ['msg_2', 'msg_3', 'msg_4'],
+    'undelivered messages about it are deleted, too',
+  );
   const habits = await database.selectFrom('key_habits').select('key_id').execute();
   t.same(habits, [{ key_id: otherKey.keyId }], 'what was learned about its keys is deleted, too');
   for (const list of ['usage', 'refusals', 'addresses', 'hosts']) {

@@ -31,6 +31,23 @@ t.test('concurrent reads of the metrics share one evaluation', async (t) => {
   t.equal(asked, 2, 'a later read evaluates again');
 });
 
+t.test('a counter that fails keeps its values, and does not hide the others', async (t) => {
+  const app = createRestApp({ admit: () => undefined });
+  const metrics = new ApiMetrics(app, 'registry');
+  t.teardown(() => app.close());
+  const values = () => [{ labels: {}, value: 5 }];
+  let compute: () => ReturnType<typeof values> | Promise<never> = values;
+  metrics.counter('registry_events_total', 'A value that may be away.', [], () => compute());
+  const read = async () => linesOf((await app.inject('/metrics')).body, 'registry_events_total');
+  t.same(await read(), ['registry_events_total 5']);
+  compute = () => Promise.reject(new Error('away'));
+  t.same(await read(), ['registry_events_total 5']);
+  compute = () => {
+    throw new Error('away');
+  };
+  t.same(await read(), ['registry_events_total 5'], 'also if it fails at once');
+});
+
 t.test('a gauge that fails is NaN, and does not hide the others', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   const metrics = new ApiMetrics(app, 'registry');

@@ -77,7 +77,7 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   t.same(kindsOf(verdict), ['1:12 edited']);
   t.match(
     verdict.findings[0]?.message,
-    'the content of the 11 lines 2 to 12 of the run (log of one process) differs from what the gateway signed at',
+    'the content of the 11 lines 2 to 12 of the run (log of one process or file) differs from what the gateway signed at',
   );
   t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });
@@ -224,7 +224,7 @@ t.test('lines appended after the end of a run are found', async (t) => {
     notes: [start, ...next],
   });
   t.same(kindsOf(verdict)[0], '1:5 foreign');
-  t.match(verdict.findings[0]?.message, 'its run (the log of one process) ended with line 4');
+  t.match(verdict.findings[0]?.message, 'its run (the log of one process or file) ended with line 4');
 });
 
 t.test('the next process signs what a killed process had written', async (t) => {
@@ -244,7 +244,7 @@ t.test('the next process signs what a killed process had written', async (t) => 
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
   t.match(
     messages(edited),
-    'line 4 of the run (log of one process) was changed: its hash is not the hash that the next process found and signed at',
+    'line 4 of the run (log of one process or file) was changed: its hash is not the hash that the next process found and signed at',
   );
   t.match(
     messages(killed.slice(0, 2)),

@@ -111,6 +111,14 @@ t.test("the gateway's own routes match the description, which one of them serves
   }
 });
 
+t.test('a 403 comes from the gateway only: services never send it to a merchant', (t) => {
+  const { Failure403 } = description.components.responses;
+  t.match(Failure403, { description: /^From the gateway: Forbidden$/ });
+  t.notMatch(JSON.stringify(Failure403), /"forbidden"|bypass|did not come/);
+  t.match(JSON.stringify(Failure403), '"gateway_permission_denied"');
+  t.end();
+});
+
 t.test('the description has only what the routes of the configuration serve', (t) => {
   const pathsOf = (text: object): readonly string[] => {
     const api = JSON.parse(readPublicApi(loadConfig({ text: JSON.stringify(text) }))) as Description;

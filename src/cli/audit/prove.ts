@@ -84,7 +84,7 @@ async function prove(files: readonly string[], options: ProveOptions, { out, err
   const proof = prover.proof();
   if (proof === null)
     throw new OperatorError(
-      `The proof needs all lines of the run ${line.run} (log of one process) up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
+      `The proof needs all lines of the run ${line.run} (log of one process or file) up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
     );
   try {
     checkProof(proof, keys, given.witnessed?.keys);
@@ -154,7 +154,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
       ? 'If the line is new, try again after the next checkpoint. Otherwise give more checkpoints with --checkpoints.'
       : `A checkpoint of the run was rejected: ${refused}.`;
   throw new OperatorError(
-    `No signed checkpoint covers line ${sequence} of the run ${run} (log of one process). ${why}`,
+    `No signed checkpoint covers line ${sequence} of the run ${run} (log of one process or file). ${why}`,
   );
 }
 
@@ -177,7 +177,7 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
       );
     else
       out(
-        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process). ${name} signed the first ${counted(size, 'line')} of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process or file). ${name} signed the first ${counted(size, 'line')} of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

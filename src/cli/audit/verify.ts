@@ -49,7 +49,7 @@ export function verifyCommand(io: CommandIo): Command {
     .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option(
       '--since <time>',
-      'do not report a run (log of one process) that is missing or lacks its last lines, if its newest checkpoint is older than this time',
+      'do not report a run (log of one process or file) that is missing or lacks its last lines, if its newest checkpoint is older than this time',
       timeIn,
     );
   return proofOptions(command)
@@ -107,8 +107,8 @@ export interface OpenVerifier {
 }
 
 /**
- * Creates the verifier of a log. A run (log of one process) that is missing or lacks its last lines is reported only if
- * its newest checkpoint is at or after `since`.
+ * Creates the verifier of a log. A run (log of one process or file) that is missing or lacks its last lines is reported
+ * only if its newest checkpoint is at or after `since`.
  * @param since in milliseconds since 1970
  * @throws OperatorError
  */
@@ -227,13 +227,13 @@ function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof 
   const { witnessedTo, witnessedAt } = proof;
   const lost = missing > 0 ? `; missing: ${counted(missing, 'signed line')}` : '';
   if (signedAt === null)
-    return `run ${run} (log of one process): the input has ${counted(unsigned, 'unsigned line')} and no signed line of this run${lost}`;
+    return `run ${run} (log of one process or file): the input has ${counted(unsigned, 'unsigned line')} and no signed line of this run${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null
       ? ''
       : `, ${rangeText({ from: 1, to: witnessedTo })} covered by a receipt of the registry, dated ${new Date(witnessedAt).toISOString()}`;
-  return `run ${run} (log of one process): ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
+  return `run ${run} (log of one process or file): ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
 }
 
 function sizeOf({ lines, requests, chains, findingCount }: Verdict): string {

@@ -106,11 +106,12 @@ function throughGateway(
   failures: ReadonlyMap<number, GatewayFailure>,
   shared: SharedResponses,
 ): object {
-  const responses: Record<string, object> = { ...operation.responses };
-  Reflect.deleteProperty(responses, gatewayOnlyStatus);
+  const ofService = { ...operation.responses };
+  Reflect.deleteProperty(ofService, gatewayOnlyStatus);
+  const responses: Record<string, object> = { ...ofService };
   for (const [status, failure] of failures) {
     if (status !== seenWithoutOperation) {
-      responses[status] = referenceTo(`Failure${status}`, responseOf(failure, operation.responses[status]), shared);
+      responses[status] = referenceTo(`Failure${status}`, responseOf(failure, ofService[status]), shared);
     }
   }
   return { ...operation, responses };

@@ -122,8 +122,8 @@ const merchantTables = [
 const keyTables = ['key_habits', 'usual_patterns'] as const;
 
 /**
- * Deletes all stored usage of a merchant, in batches. Stores the event first, so that even a partial deletion is
- * recorded. If the deletion fails half-way, call this function again.
+ * Deletes all stored usage of a merchant, its findings, and the undelivered webhook messages about them, in batches.
+ * Stores the event first, so that even a partial deletion is recorded. If the deletion fails half-way, call this function again.
  * @returns the number of deleted rows
  */
 export async function forgetUsage(
@@ -135,9 +135,16 @@ export async function forgetUsage(
   await makeUnpublishedChange({ database, clock }, author, () => Promise.resolve({ result: null, events: [event] }));
   const ofMerchant = sql`where found.merchant_id = ${merchantId}`;
   const ofItsKeys = sql`where found.key_id in (select key_id from api_keys where merchant_id = ${merchantId})`;
+  // A message has no column for the merchant: its body is the JSON of a finding. (LIKE would ignore case in SQLite.)
+  const named = `"merchantId":${JSON.stringify(merchantId)}`;
+  const aboutMerchant = sql`where replace(found.body, ${named}, '') <> found.body`;
+  const conditions = [
+    ...merchantTables.map((table) => [table, ofMerchant] as const),
+    ...keyTables.map((table) => [table, ofItsKeys] as const),
+    ['webhooks', aboutMerchant] as const,
+  ];
   let all = 0;
-  for (const table of [...merchantTables, ...keyTables]) {
-    const found = merchantTables.some((one) => one === table) ? ofMerchant : ofItsKeys;
+  for (const [table, found] of conditions) {
     let deleted: number;
     do {
       deleted = await deleteSome(database, table, found);
