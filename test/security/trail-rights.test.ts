@@ -100,12 +100,12 @@ t.test('rights are granted only to a user that cannot change events anyway', pos
   });
   t.match(await migrate(t, url, '--grant-to', owner), {
     status: 1,
-    err: /is a superuser, may create roles or owns the tables/,
+    err: /is a superuser, may create roles, or owns the tables/,
   });
   await onServer(`grant ${owner} to ${member}`);
   t.match(await migrate(t, url, '--grant-to', member), {
     status: 1,
-    err: /is a superuser, may create roles or owns the tables/,
+    err: /is a superuser, may create roles, or owns the tables/,
   });
   await onServer(`grant pg_write_all_data to ${writer}`);
   t.match(await migrate(t, url, '--grant-to', String(writer)), {
