@@ -53,7 +53,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const options = await registryOptionsOf(config, log);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   const identityProvider = await openIdentityProvider(config.registry.oidc);
-  // Load this module lazily, because most commands need no SQL.
+  // These modules are imported only here, because they load SQL code, which most commands do not need.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
   let running: RunningRegistry | null = null;

@@ -152,9 +152,9 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
   const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
-  // `attempts` stores events about refused requests and about reads. The call of `stop` in `preClose` stores the
-  // counts of refused requests while the database is still open. The call in `onClose`, after the last request, waits
-  // for pending writes of events.
+  // `attempts` stores events about refused requests and about reads. `stop` is called twice: in `preClose` it
+  // stores the counts of refused requests, while the database is still open. In `onClose`, after the last request, it
+  // waits for pending writes of events.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);

@@ -37,8 +37,8 @@ const codeCount = Type.Object({
 });
 
 /**
- * Requests from one client address on one day. `address` is null in the row that adds up all addresses beyond the
- * gateway's limit.
+ * Requests from one client address on one day. A gateway lists a limited number of addresses: the row with `address`
+ * null adds up the requests from all others.
  */
 const addressCount = Type.Object({
   day: moment,

@@ -25,8 +25,8 @@ export class FreshnessWait {
 
   /**
    * Resolves after `patienceMilliseconds`. If the cache is still stale by then, the requests of the next 250 ms skip
-   * the wait. Concurrent callers share one wait. If the process was blocked, `setImmediate` lets Node process the data
-   * that arrived meanwhile before the wait counts as timed out.
+   * the wait. Concurrent callers share one wait. If the process was blocked, data may have arrived that is not
+   * read yet. So `setImmediate` lets Node read it first.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

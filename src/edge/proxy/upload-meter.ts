@@ -56,7 +56,7 @@ export class UploadMeter extends Transform {
     rest.pipe(this);
   }
 
-  /** Number of bytes received. Each received chunk restarts the timer of the upstream's timeout. */
+  /** Number of body bytes received so far. */
   get bytes(): number {
     return this.#bytes;
   }

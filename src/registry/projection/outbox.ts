@@ -132,7 +132,8 @@ export class RecordsWriter {
       const { generation, revision } = await readHistory(database);
       if (highest > revision) {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
-        // Uses one transaction: once `beginGeneration` has raised the revision, no comparison shows the restore.
+        // One transaction: `beginGeneration` raises the revision, so after a crash between the two calls, `highest`
+        // would no longer show the restore.
         await lease.finish(noRecords, async (transaction) => {
           await beginGeneration(transaction, begun);
           await noteRestore({ database: transaction, clock }, true);

@@ -18,7 +18,7 @@ const mostRefusals = 1_000;
 const ofKey = { day: 'bigint', merchant_id: 'text', key_id: 'text' } as const;
 const ofMerchant = { day: 'bigint', merchant_id: 'text' } as const;
 
-/** A table whose rows are sums. Each batch of usage counts adds its values to the stored sums. */
+/** A table whose rows accumulate usage: each batch adds to sums, or replaces a lowest, highest or newest value. */
 interface SumTable {
   readonly name: keyof UsageTables;
   /** The primary key. */

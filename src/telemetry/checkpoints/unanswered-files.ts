@@ -168,8 +168,8 @@ export class UnansweredFiles {
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
     // A process of the previous release rewrites its file with each new checkpoint, but does not touch the file in
-    // between. Such a process counts as ended if its file stays unchanged for several checkpoint intervals. It also
-    // counts as ended if this process continues its log.
+    // between. Such a process counts as ended if its file stays unchanged for several checkpoint intervals, or if
+    // the current process continues its log.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));

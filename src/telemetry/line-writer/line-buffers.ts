@@ -55,7 +55,7 @@ export class UnconfirmedLines {
   /** How many unconfirmed lines were dropped for lack of memory. */
   #dropped = 0;
 
-  /** @param start how many bytes are written to the file before the first kept line */
+  /** @param start number of bytes that go to the file before the first kept line */
   constructor(start = 0) {
     this.#start = start;
   }
@@ -75,7 +75,7 @@ export class UnconfirmedLines {
   }
 
   /**
-   * Adds lines that are written to the file before all other kept lines.
+   * Inserts lines before all other kept lines, because they go to the file first.
    * @param lines with their line ends
    */
   prepend(lines: Buffer): void {
