@@ -75,7 +75,7 @@ export const texts = {
   },
   prove: {
     title: 'Prove that it is you',
-    text: 'You must prove your identity again before you create a key, give rights, approve a change or move money. Your input on this page is kept.',
+    text: 'You must prove your identity again before you create or reset a key, give rights, approve a change or move money. Your input on this page is kept.',
     withProvider: 'Sign in again in a new tab',
     withLink: 'To sign in with a link, create one with this command and open it in another tab of this browser:',
     retry: 'I have signed in again',
@@ -147,7 +147,7 @@ export const texts = {
     title: (name: string) => `Revoke “${name}”?`,
     text: (key: string) => `Requests with ${key} will be refused. This cannot be undone.`,
     used: (when: string, address: string) =>
-      `Last used ${when} from ${address}. To replace the key without an interruption, let the old key keep working for some time after the reset.`,
+      `Last used ${when} from ${address}. To replace the key without an interruption, reset it, and let the old key keep working for some time after the reset.`,
     keep: 'Keep the key',
     action: 'Revoke key',
     done: (name: string) => `The key “${name}” is revoked.`,

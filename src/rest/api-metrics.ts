@@ -97,13 +97,12 @@ export class ApiMetrics {
     new Counter({
       ...{ name, help, labelNames: [...labelNames], registers: [this.#registry] },
       async collect() {
-        try {
-          const computed = await values();
-          this.reset();
-          for (const { labels, value } of computed) this.inc(labels, value);
-        } catch {
-          // Keeps the previous values.
-        }
+        const computed = await Promise.resolve()
+          .then(values)
+          .catch(() => null);
+        if (computed === null) return;
+        this.reset();
+        for (const { labels, value } of computed) this.inc(labels, value);
       },
     });
   }

@@ -68,7 +68,7 @@ export const checkpointsQuery = Type.Object({
   of: Type.Enum(['list', 'runs'], {
     type: 'string',
     description:
-      'list: the first and last checkpoint of each run (log of one process or file) and one every ten minutes, oldest first; runs: the newest checkpoint of each run, oldest run first',
+      'list: the start and end checkpoint of each run (log of one process or file), and one every ten minutes, oldest first; runs: the newest checkpoint of each run, oldest run first',
   }),
 });
 

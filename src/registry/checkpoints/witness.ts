@@ -203,7 +203,7 @@ export class Witness {
         `another key is pinned (trusted) for ${name}: if the key has changed, run "merchant-gateway instance-keys pin" with the new key`,
         'key',
       );
-    const whatToDo = 'see "merchant-gateway instance-keys list". Give the gateway another key, and pin that key';
+    const whatToDo = 'see "merchant-gateway instance-keys list"; give the gateway another key, and pin that key';
     if (state === 'ended') throw new Refused(403, `the key of ${name} is not valid at this time: ${whatToDo}`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
     this.#options.logger?.warn(

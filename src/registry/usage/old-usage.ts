@@ -123,7 +123,8 @@ const keyTables = ['key_habits', 'usual_patterns'] as const;
 
 /**
  * Deletes all stored usage of a merchant, its findings, and the undelivered webhook messages about them, in batches.
- * Stores the event first, so that even a partial deletion is recorded. If the deletion fails half-way, call this function again.
+ * Stores the event first, so that even a partial deletion is recorded. If the deletion fails half-way, call this
+ * function again.
  * @returns the number of deleted rows
  */
 export async function forgetUsage(

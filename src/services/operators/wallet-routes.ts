@@ -138,7 +138,7 @@ function requireSame(
     wallet.currency === currency;
   if (isSame && (!isDefault || wallet.is_default === 1)) return;
   const message = isSame
-    ? `The wallet ${wallet.id} is not the default wallet in ${currency}: set isDefault to false`
+    ? `The wallet ${wallet.id} already exists, and is not the default wallet in ${currency}: set isDefault to false`
     : wallet.id === id
       ? `The id ${wallet.id} belongs to another wallet: choose another id`
       : `The merchant already has a default wallet in ${currency}, with the id ${wallet.id}: to create an additional wallet, set isDefault to false`;

@@ -42,16 +42,14 @@ export function merchantUsageCommands(merchants: Command, edge: AdminEdge): void
 
   const forget = merchants
     .command('forget-usage <id>')
-    .description('delete all request counts and refusals of a merchant')
+    .description('delete all request counts, refusals and findings of a merchant')
     .option('--confirm <id>', 'repeat the id of the merchant to confirm the deletion, which cannot be undone');
   administer<{ readonly confirm?: string }>(forget, edge, async ({ client, options, args, show }) => {
     const id = idIn(args[0], 'merchant');
     if (options.confirm !== id) throw new WrongUsage(`the deletion cannot be undone: confirm it with --confirm ${id}`);
     const path = ['merchants', id, 'usage'];
     const { data } = await client.ask({ method: 'DELETE', isRepeatable: true, path, expects: forgottenSchema });
-    show(data, [
-      `Deleted the request counts and refusals of the merchant ${id} (${counted(data.rows, 'database row')}).`,
-    ]);
+    show(data, [`Deleted the usage and findings of the merchant ${id} (${counted(data.rows, 'database row')}).`]);
   });
 }
 
@@ -70,7 +68,7 @@ function verdictLines({
     ['would be refused', `${refused.requests} from ${from}`],
     [
       'uncertain',
-      `${uncertain} (requests without a stored address, or from a stored network that the allowlist admits only in part)`,
+      `${uncertain} (the registry stored no address for these requests, or only a network that the allowlist admits in part)`,
     ],
   ]);
   if (addresses.length === 0) return summary;
