@@ -9,6 +9,6 @@ module_.registerHooks = () => undefined;
 process.setSourceMapsEnabled(false);
 process.setSourceMapsEnabled = () => undefined;
 
-// By this variable the test runner's instrumentation would load in each child process, where it takes most of the start time. A child
-// can also wait for its threads at exit.
+// This variable would load the test runner's instrumentation in each child process too. It takes most of the start time there, and a
+// child can wait for its threads at exit.
 delete process.env.NODE_OPTIONS;

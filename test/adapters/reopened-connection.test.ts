@@ -53,8 +53,8 @@ interface Attempt {
 }
 
 /**
- * Looks a record up while the relay is not open. A busy machine may open the relay again only when a look-up must fail.
- * Such an attempt proves nothing, and is repeated.
+ * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up fails
+ * with reason. Such an attempt proves nothing, so it is repeated.
  */
 async function lookWhile(
   { beat, relay, look }: Awaited<ReturnType<typeof openBehindRelay>>,
