@@ -5,7 +5,7 @@ import type { AcknowledgementText } from './records-link.js';
 const namesAtATime = 500;
 
 /**
- * Sends commands in one pipeline.
+ * Sends commands in one pipeline. Returns their replies in the same order.
  * @throws Error of the first failed command; other commands may have been executed
  */
 export async function callAll(

@@ -67,14 +67,17 @@ class Silence {
     return this.#stream !== null;
   }
 
-  /** Must be called after each command that was sent. */
+  /** Watches the current socket for data. Must be called after each command that was sent. */
   watch(): void {
     const stream = this.#redis.stream as Redis['stream'] | undefined; // undefined before the first connection
     if (stream === undefined || (stream === this.#stream && stream.bytesRead === this.#bytesRead)) return;
     [this.#stream, this.#bytesRead, this.#checks] = [stream, stream.bytesRead, 0];
   }
 
-  /** @param isWaiting whether any command still waits for its reply */
+  /**
+   * Closes the connection if no data has arrived for too long. Ends the watch if data has arrived and no command waits.
+   * @param isWaiting whether any command still waits for its reply
+   */
   check(isWaiting: boolean): void {
     const stream = this.#stream;
     if (stream === null) return;

@@ -192,7 +192,7 @@ function requireDatabase(redis: Redis): void {
  */
 export function ignoreRepeatedErrors(redis: Redis): Redis {
   const bear = (): void => {
-    const stream = redis.stream as Redis['stream'] | undefined; // undefined if the attempt has already failed
+    const stream = redis.stream as Redis['stream'] | undefined; // undefined if connecting has already failed
     stream?.on('error', () => undefined);
   };
   // With a single server, the socket exists at the end of the event-loop turn of `connecting`. Behind a Sentinel, it is

@@ -70,8 +70,8 @@ export const queryText = 'asked';
 export const queryLifetimeMilliseconds = 2_000;
 
 /**
- * A gateway's acknowledgement, which it writes under `mg:gateway:<instanceId>` in each heartbeat. It states that the
- * gateway's cache has applied all changes up to the revision.
+ * The acknowledgement that a gateway writes under `mg:gateway:<instanceId>` in each heartbeat. It states that the
+ * gateway's cache has applied all changes up to `revision`, which is the number of a change.
  */
 export type Acknowledgement = Static<typeof acknowledgementForm>;
 

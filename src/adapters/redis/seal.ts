@@ -61,7 +61,7 @@ export class Seals {
     if (seal === undefined) return 'none';
     const text = withoutSeal(sealed);
     const given = Buffer.from(seal, 'latin1');
-    // Compare with every secret, so that the time does not reveal which one matches (timing attack).
+    // Compare with every secret, so that the duration does not reveal which secret matches (timing attack).
     const fits = this.#secrets.map((secret) =>
       timingSafeEqual(given, Buffer.from(sealOf(secret, name, text), 'latin1')),
     );

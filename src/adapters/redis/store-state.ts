@@ -5,8 +5,8 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record (the description of the whole store) that lists no servers, after one that did. Only
- * earlier releases of the registry omit the servers, so Redis may have been restored from an old snapshot.
+ * Why a meta record without servers is distrusted if an earlier one listed servers. The meta record describes the whole
+ * store. Only earlier releases of the registry omit the servers, so Redis may have been restored from an old snapshot.
  */
 const noServers =
   'the meta record of the store lists no Redis servers, but it listed some before: Redis was restored from an old snapshot, or an earlier release of the registry runs';
@@ -90,15 +90,15 @@ export class StoreState {
   }
 
   /**
-   * Decides whether to trust the state that the store reports. While the store has the generation in which this gateway
-   * was enrolled, the gateway itself notices lost changes, because the revision decreases. So the meta record of that
-   * generation need not name the servers. An earlier generation is not trusted while the gateway is enrolled.
+   * Decides whether to trust the state that the store reports. A generation is one unbroken history of changes. If the
+   * store loses changes of its generation, the revision decreases. A gateway that the registry has enrolled (listed) in
+   * this generation notices the decrease, so the meta record need not name the servers. While the gateway is enrolled,
+   * an earlier generation is not trusted.
    * @param meta the text of the meta record, which describes the store
    * @param newest the text of the newest revision (number of a change)
    * @param servers the run ids of all servers of the store. An element is null if INFO omits the run id. The whole
-   * array is null while the run ids are unknown; the result must then not be trusted
-   * @param enrolledIn the generation (unbroken history of changes) in which the registry enrolled (listed) this
-   * gateway; null: not enrolled
+   * array is null while the run ids are unknown; the caller must then not rely on the result
+   * @param enrolledIn the generation in which the registry enrolled this gateway; null: not enrolled
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(

@@ -24,9 +24,9 @@ export interface MessageStream {
  */
 export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
 /**
- * The stream of request counts. It is separate from the checkpoints for two reasons: counts must not delay checkpoints,
- * and earlier releases of the registry reject messages with counts. The maximum keeps the stream below 32 MB, because
- * counts are base64, which JSON does not lengthen, and take at most 64 KiB for each message.
+ * The stream of request counts. It is separate from the stream of checkpoints for two reasons: counts must not delay
+ * checkpoints, and earlier releases of the registry reject messages with counts. The maximum keeps the stream below
+ * 32 MB: each message has at most 64 KiB of counts in base64, which JSON does not lengthen.
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /**

@@ -39,7 +39,7 @@ export interface InboxEvents {
   readonly onRefused: (why: string) => void;
   /**
    * Called each time the handler of a message fails. The message is retried until it succeeds or is discarded. Also
-   * called when Redis returns an error to a read of the stream.
+   * called when Redis replies with an error to a command that reads the stream.
    */
   readonly onFailure: (error: unknown) => void;
 }

@@ -34,8 +34,8 @@ const callsAtATime = 500;
 const asking = { command: ['ASKING'] };
 
 /**
- * Sends a command to the master of the key's hash slot. While the slot migrates, follows an ASK redirection, but only
- * to a master to which this process is connected.
+ * Sends a command to the master of the key's hash slot, and returns the reply. While the slot migrates, follows an ASK
+ * redirection, but only to a master to which this process is connected.
  * @throws SlotMoved
  * @throws Error if the master does not reply or refuses the command
  */

@@ -33,8 +33,6 @@ export function acknowledgementText(
   const acknowledgement: Acknowledgement = { revision, generation, ...reported, ...identity };
   const { lifetimeMilliseconds, leaving } = reported;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
-  // A registry of an earlier release waits for a gateway only until the gateway's acknowledgement expires. So the
-  // acknowledgement must last longer than the gateway serves stale records.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,

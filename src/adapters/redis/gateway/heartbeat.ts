@@ -33,7 +33,7 @@ export interface HeartbeatOptions extends StandingOptions {
 }
 
 const everyMilliseconds = 500;
-/** If the registry has confirmed no heartbeat for this long, sentinels or replicas must confirm the master. */
+/** If the registry confirms no heartbeat for this long, sentinels or replicas must prove that the server is master. */
 const oldEchoMilliseconds = 1_000;
 
 /**
@@ -95,7 +95,7 @@ export class Heartbeat {
   /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // After such a slow heartbeat, the cache is not fresh, because the result is too old. Reading Redis is faster.
+    // The last heartbeat was so slow that its result was already too old for a fresh cache. Reading Redis is faster.
     if (this.#tookMilliseconds > freshMilliseconds && this.standing.proof !== null) return;
     // During an outage, do not wait: a heartbeat without a reply would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
@@ -255,9 +255,9 @@ export class Heartbeat {
   }
 
   /**
-   * Lets a gateway that is not enrolled read a server that cannot store its acknowledgement. Such a gateway caches
-   * nothing, so it only needs a proof that the server is still the master. The lease of an enrolled gateway must not
-   * grow without an acknowledgement, because the registry counts the lease from the last one.
+   * Lets a gateway without a lease read a server that cannot store the gateway's acknowledgement. This gateway caches
+   * nothing, so it only needs a proof that the server is still the master. A lease must not be extended without an
+   * acknowledgement, because the registry counts the lease from the last acknowledgement.
    */
   async #proveMaster(
     { replicas }: BelievedState,

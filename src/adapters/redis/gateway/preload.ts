@@ -11,6 +11,7 @@ export interface PreloadEvents {
    * @param seen the number of keys in the store, in all environments
    */
   readonly onFull: (seen: number) => void;
+  /** Called when the gateway's Redis user lacks the right to read records (NOPERM). */
   readonly onRefused: (refusal: Error) => void;
 }
 

@@ -13,8 +13,7 @@ export class InactiveReports {
   readonly #read: (name: string) => Promise<string | null>;
   readonly #seals: Seals;
   /**
-   * A counter, incremented by each invalidation message for a report, and each time that such a message may have been
-   * missed.
+   * A counter that grows with each invalidation message for a report, and whenever a message may have been missed.
    */
   #count = 1;
   #readUpTo = 0;

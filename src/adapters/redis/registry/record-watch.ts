@@ -16,6 +16,7 @@ export interface Replacement {
 export interface WatchSource {
   /** The prefix of all Redis keys of the store. */
   readonly prefix: string;
+  /** Returns a number that changes after a reconnect or a flush, and when invalidation messages may have been lost. */
   epoch(): number;
   /** Builds the text that a record must have according to the database; empty if the record must not exist. */
   textOf(entry: StoreEntry, generation: string): string;

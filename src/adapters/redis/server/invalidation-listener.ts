@@ -6,7 +6,7 @@ export interface InvalidationEvents {
   readonly onChanged: (names: readonly string[]) => void;
   /** Called when any record may have changed: Redis sent a null message, as after FLUSHALL. */
   readonly onEverythingChanged: () => void;
-  /** Called when tracking is on. Changes before this event were not reported. */
+  /** Called when tracking has been enabled. Changes before this event were not reported. */
   readonly onListening: () => void;
   /** Called when the connection closed, so that invalidation messages no longer arrive. */
   readonly onDisconnected: () => void;
