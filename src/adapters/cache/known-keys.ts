@@ -50,8 +50,8 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    // A bucket has its newest number in the first slot. Move the newer numbers one slot back, to free the first slot.
-    // This overwrites the old copy of this number or, in a full bucket, the oldest number.
+    // A bucket has its newest number in the first slot. Move the numbers before slot `last` one slot back, to free the
+    // first slot. This overwrites the old copy of this number or, in a full bucket, the oldest number.
     places.copyWithin(first + 1, first, last);
     places[first] = number;
   }

@@ -1,6 +1,6 @@
 /** How long a request waits for fresh data if the cache could serve a stale record instead. */
 const patienceMilliseconds = 3;
-/** How long requests skip the wait after a wait has timed out. They get their stale records at once. */
+/** For this long after a wait has timed out, further requests do not wait: they get their stale records at once. */
 const betweenWaitsMilliseconds = 250;
 
 /** The value to which a wait for fresh data resolves if it times out. */

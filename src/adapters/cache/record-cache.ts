@@ -66,8 +66,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Returns a record from the cache if the cache is fresh and contains it, otherwise from the store. If the store fails
-   * or is slow, returns the stale record, but only for `staleMilliseconds`. If a stale cache does not contain the
-   * record, the record is always read from the store, because it may exist there.
+   * or is slow, returns the stale record, but only within `staleMilliseconds` after the last proof that all cached
+   * records were valid. A record that a stale cache lacks is always read from the store, because it may exist there.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -168,7 +168,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the cache has the record, even stale or expired, or a fresh cache knows that no record exists. */
+  /** Returns true if the cache has the record, even stale or expired, or if a fresh cache knows that none exists. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }

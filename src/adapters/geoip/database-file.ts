@@ -59,7 +59,8 @@ export class DatabaseFile<Found extends Response> {
   /**
    * Reloads the file if it was replaced or written.
    * @returns whether a new database is loaded
-   * @throws OperatorError once for each unusable file, but on every call for a temporary error
+   * @throws OperatorError if the file cannot be loaded: on every call if the error is temporary, otherwise only once
+   * until the file changes again
    */
   async reload(): Promise<boolean> {
     const stamp = await fileStamp(this.#file);

@@ -53,8 +53,8 @@ export class MemoryRecords implements Records, RecordsStore {
   #position: Position | null = null;
 
   /**
-   * @param onMalformed called with a store key and its problem: for each malformed record or record name, and for each
-   * key record whose merchant record is missing
+   * @param onMalformed called with a store key and the problem in words, for each malformed record or record name, and
+   * for each key record whose merchant record is missing
    * @param gateway the gateway that reads these records, reported to the registry by `gateways()`; null: no gateway
    */
   constructor(

@@ -75,8 +75,8 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // Without Content-Length and Transfer-Encoding, a truncated list looks complete. Such a list must therefore end with
-  // a line end or a closing brace.
+  // Without Content-Length and Transfer-Encoding, a truncated list looks complete. A response without these headers
+  // must therefore end with a line end or a closing brace.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected(

@@ -54,7 +54,7 @@ export async function readListFile(file: string): Promise<SourceContent> {
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
 /**
- * The file that stores the last valid list of each source, so that a gateway can start without a network. It is
+ * The file that stores the last valid list of each source, so that a gateway can start without a network. The file is
  * replaced atomically, so a crash leaves the previous file.
  */
 export class SnapshotFile {

@@ -64,8 +64,8 @@ export class SourceReader {
     const content = await read(source, before, this.#end.signal);
     const confirmedAt = new Date(clock.now()).toISOString();
     if (content === 'unchanged') {
-      // The acceptance also matters for an unchanged list. This process may have adopted that list when it had none,
-      // but gateways with a much larger list reject it.
+      // The acceptance also matters for an unchanged list. This process may have adopted that list because it had no
+      // previous list, but gateways with a much larger list reject it.
       if (acceptSmaller && before !== null) lists.accept(source, before.digest);
       lists.confirm(source, confirmedAt);
       return;
