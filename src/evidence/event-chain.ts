@@ -45,7 +45,7 @@ function headText(name: string, { position, hash }: ChainHead, about: ChainNote)
 /**
  * What a note proves about a position and hash of the chain.
  * - `signed`: a given key signed them.
- * - `unknown-key`: the note states them, but names a key that was not given. It proves nothing.
+ * - `unknown-key`: the note states them, but names a key that was not given. The note then proves nothing.
  * - `forged`: the note is malformed, states something else, or has an invalid signature of a given key.
  */
 export type HeadSignature = 'signed' | 'unknown-key' | 'forged';
@@ -159,11 +159,11 @@ export class ChainCheck {
   }
 
   /**
-   * Compares the events that are stored outside the hash chain with those that somebody has examined. If more are
-   * stored, reports them all as one finding, but counts each as a fault. If fewer are stored, reports a removal.
-   * @param seq the sequence number of the first of these events; null if there is none
-   * @param count how many such events are stored
-   * @param examined how many of them somebody has examined
+   * Compares the number of events that are stored outside the hash chain with the number that somebody has examined. If
+   * more are stored, reports them as one finding, but counts each as a fault. If fewer are stored, reports a removal.
+   * @param seq the sequence number of the first event outside the chain; null if there is none
+   * @param count how many events are stored outside the chain
+   * @param examined how many events outside the chain somebody has examined
    */
   addUnchained(seq: number | null, count: number, examined: number): void {
     if (count < examined) this.#report('added-removed', this.#head.position, null);

@@ -208,7 +208,7 @@ export class MerkleTree {
     return Buffer.from(all.rootOf({ from: 0, to: all.to }), 'hex');
   }
 
-  /** Returns how the tree has grown since the previous call. The next call compares with the tree as it is now. */
+  /** Returns how the tree has grown since the previous call of this method; at the first call, since it was empty. */
   takeGrowth(): TreeGrowth {
     this.#hashPending();
     const growth = { before: this.#before, added: this.#added };

@@ -29,9 +29,9 @@ const ciphers = [
 
 /**
  * The key exchange groups: only those that cost little CPU, including a post-quantum hybrid if OpenSSL supports it.
- * OpenSSL's defaults include expensive groups: compared with X25519, P-384 and P-521 cost three and six times as much
- * CPU, and the finite-field groups of TLS 1.3 up to a hundred times as much. An attacker who replays recorded bytes
- * could cause this cost for free. Every TLS library supports at least one of the groups in this list.
+ * OpenSSL's defaults include expensive groups. P-384 costs three times as much CPU as X25519, P-521 six times, and the
+ * finite-field groups of TLS 1.3 up to a hundred times. An attacker who replays recorded bytes could cause this cost
+ * for free. Every TLS library supports at least one of the groups in this list.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 

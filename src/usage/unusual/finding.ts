@@ -20,8 +20,9 @@ export interface Thresholds {
    * the key are not known yet.
    */
   readonly surgeLearnDays: number;
+  /** Minimum number of days without use that `idle-key` reports. */
   readonly idleDays: number;
-  /** `surge` reports an hour if its accepted requests exceed this factor times those of the busiest earlier hour. */
+  /** `surge` reports an hour with more accepted requests than the busiest earlier hour times this factor. */
   readonly surgeFactor: number;
   /** Minimum number of accepted requests within an hour that `surge` reports. */
   readonly surgeRequests: number;

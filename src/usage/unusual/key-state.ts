@@ -55,9 +55,9 @@ export interface KeyState {
   readonly agents: readonly string[];
   /** Known address blocks (/24 for IPv4, /64 for IPv6), most recently used last. */
   readonly addresses: readonly string[];
-  /** The latest hours, oldest first. */
+  /** The newest hours with requests, oldest first. */
   readonly hours: readonly HourCount[];
-  /** The latest weeks with use, oldest first. They do not include the hours in `hours`. */
+  /** The newest weeks with requests, oldest first. The maxima do not cover the hours in `hours`. */
   readonly weeks: readonly WeekMaxima[];
   /** When each pattern (a rule and the new value that it found) was last reported. */
   readonly reported: Readonly<Record<string, number>>;
@@ -80,7 +80,7 @@ export function withLast(list: readonly string[], value: string, most: number): 
   return [...others, value].slice(-most);
 }
 
-/** Adds the use of a country or network on a day. */
+/** Records that the key was used from a country or network on a day. Returns the new sightings. */
 export function withSighting(
   { since, seen }: Sightings,
   { name, day, at, isReported }: { name: string; day: number; at: number; isReported: boolean },
