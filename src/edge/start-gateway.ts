@@ -44,7 +44,7 @@ export interface GatewayPorts extends Pick<ListenerOptions, 'identity' | 'public
    */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Public keys for upstreams in advance, while the gateway does not sign yet; null or omitted if there are none. */
+  /** Public keys that upstreams can read before the gateway signs with them; null or omitted if there are none. */
   readonly publishedKeys?: PublishedKeys | null;
   readonly accessLog: LineSink;
   /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */

@@ -57,7 +57,7 @@ const fullTurn = 8;
 /** How long no connection is reused after the service has sent bytes without a pending request. */
 const distrustMilliseconds = 60_000;
 /**
- * After this time, a pending connect may never complete, so it counts as capacity only while its request waits.
+ * A connect pending for longer than this may never complete. It counts as capacity only while its request waits.
  */
 const abandonedConnectMilliseconds = 1_000;
 /** Read buffer shared by all connections. Bytes that are used after the read callback must be copied. */

@@ -21,7 +21,7 @@ export class Readiness {
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
   /**
-   * The access log for the checks of a request, which reject requests while `problem` returns a text. If the
+   * The access log that the checks of a request use. They reject each request while `problem` returns a text. If the
    * configuration accepts requests without a log, `problem` always returns null, so that no request is rejected.
    */
   readonly requiredLog: Pick<LineSink, 'problem'>;

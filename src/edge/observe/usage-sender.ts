@@ -47,19 +47,19 @@ const mostTextLength = maxMessageBytes - 64;
 const lateMilliseconds = 30_000;
 
 /**
- * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. Until then, it can be
- * resent, so its sequence number and its counts never change.
+ * A batch (message with counts) that the sender keeps until the registry has committed it to SQL. The sender may resend
+ * the batch, so its sequence number and its counts never change.
  */
 interface KeptBatch {
   readonly sequence: number;
   readonly madeAt: number;
   text: string;
-  /** The value of `acknowledged` in the text. */
-  acknowledged: number;
   /**
-   * The send in progress: resolves when the registry has replied or the send has failed. Null while the batch (message
-   * with counts) is not being sent.
+   * The highest sequence number that the registry had acknowledged when `text` was made or last updated. `text`
+   * contains it too.
    */
+  acknowledged: number;
+  /** Resolves when the registry has replied or the send has failed; null while the batch is not being sent. */
   sending: Promise<void> | null;
 }
 
@@ -236,7 +236,7 @@ export class UsageSender {
 
   /**
    * Drops the batches (messages with counts) that the registry has stored. If the registry has lost batches that were
-   * already dropped here, updates `acknowledged` in the oldest kept batch. Otherwise the registry would wait for them.
+   * dropped here, updates `acknowledged` in the oldest kept batch. Otherwise the registry would wait for the lost ones.
    * @param sequence number of the last batch that the registry has committed to SQL
    */
   async #stored(sequence: number): Promise<void> {

@@ -17,8 +17,8 @@ export interface FactSources {
   /** The GeoIP databases; null if no database is configured. */
   readonly geoIp: GeoIp | null;
   /**
-   * The clock for the time of the decision. The arrival is too early: a pipelined request can wait for minutes, and its
-   * key can expire meanwhile.
+   * The clock for the time of the decision. The time of arrival would be too early: a pipelined request can wait for
+   * minutes, and its key can expire meanwhile.
    */
   readonly clock: Clock;
 }

@@ -209,7 +209,7 @@ function createHttpServer(
   // 0: do not limit the number of headers, because Node would silently drop those above the limit. `maxHeaderSize`
   // limits the bytes of all headers.
   server.maxHeadersCount = 0;
-  // By default, Node would close the connection before it reads a request that has arrived.
+  // On a timeout, Node would by default close the connection without reading a request that has already arrived.
   server.on('timeout', closeAfterTimeout);
   // By default, Node would send 100 Continue before the gateway has checked the API key.
   server.on('checkContinue', serve);

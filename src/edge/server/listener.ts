@@ -139,7 +139,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         decide(exchange, reply, done);
       } else {
         reply.hijack();
-        // Otherwise a drain would take the connection for idle after this request, and could close it too early.
+        // Otherwise a drain would count the connection as idle now, and could close it before an earlier response ends.
         reply.raw.shouldKeepAlive = false;
         skipSteps(exchange.found);
         exchange.decided();

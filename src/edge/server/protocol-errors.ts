@@ -174,8 +174,8 @@ const mostDropped = 4 * 1024 * 1024;
 
 /**
  * Determines which line exceeded the parser's limit: the request line or a header line. If the line began in an earlier
- * packet, only its end shows which kind of line it is. Until then, the parser reports each further packet of the line,
- * and each packet is dropped.
+ * packet, only its end shows which kind of line it is. Before this end arrives, the parser reports each further packet
+ * of the line, and the gateway drops the packet.
  * @returns the error code; null until the end of the line arrives or more than `mostDropped` bytes were dropped
  */
 function overlongPart(

@@ -33,7 +33,7 @@ export function offersSession(bytes: Buffer): boolean | null {
 function readOffer(hello: Buffer): boolean {
   if (hello.readUInt8(0) !== clientHello) return false;
   let at = 4 + 2 + 32; // type and length, version, random
-  at += 1 + hello.readUInt8(at); // session id: no offer, because TLS 1.3 clients send a random value
+  at += 1 + hello.readUInt8(at); // session id: ignored, because TLS 1.3 clients send a random value
   at += 2 + hello.readUInt16BE(at); // cipher suites
   at += 1 + hello.readUInt8(at); // compression methods
   for (at += 2; at < hello.length;) {
