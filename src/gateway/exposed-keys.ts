@@ -37,8 +37,8 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a denied request that exposed its API key, unless the look-up found that the store does not contain the key.
-   * If the look-up failed, counts the request.
+   * Counts a denied request that exposed its API key, also if the look-up failed. Does not count the request if the
+   * look-up showed that the store does not contain the key.
    * @param code the denial code; only `https_required` (plain HTTP) and `tor_blocked` are counted
    * @param keyLookup the result of the look-up; null if the look-up failed
    */

@@ -32,7 +32,7 @@ const keyRecordSchema = Type.Object({
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// The unions name the list before null: for a value that matches neither, the error describes the first type.
+// Each union names the list before null, because the error for a wrong value describes the first type of the union.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),

@@ -83,7 +83,7 @@ interface GatewayAcknowledgement {
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
-  /** Milliseconds that the registry waits for the gateway: one second more than it may use its cache in an outage. */
+  /** Milliseconds that the registry waits for this gateway: 1 s more than a gateway may use its cache in an outage. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
   /** Whether the gateway is shutting down and has decided its last request. */
@@ -91,8 +91,8 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * A part of a gateway's report of keys that are inactive or expire, and merchants that are inactive or not live. It is
- * written if the store may have lost changes: after a restore of the database, only gateways may know of a revocation.
+ * Part of a gateway's report: keys that are inactive or expire, and merchants that are inactive or not live. Gateways
+ * write it if the store may have lost changes. After a restore of the database, only they may know of a revocation.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
@@ -100,7 +100,7 @@ export interface InactiveReport {
   readonly instanceId: string;
   /** The last generation (unbroken history of changes) that the gateway had seen when it wrote the report. */
   readonly generation: string;
-  /** The newest change of that generation that the gateway knew. */
+  /** Revision of the newest change that the gateway knew in this generation. */
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
   /** Whether the report has a valid seal (HMAC); false if this process has no secret. */
@@ -111,7 +111,7 @@ export interface InactiveReport {
 export interface SeenGateways {
   /** The same number as `StoreSnapshot.epoch`. It changes when the server may have changed or messages may be lost. */
   readonly epoch: number;
-  /** Generation in the meta record; null without a valid meta record that lists exactly the connected Redis servers. */
+  /** Generation in the meta record. Null if that record is invalid, or does not list exactly the connected servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
@@ -215,8 +215,8 @@ export interface RecordsStore {
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /**
-   * Like `write`, but for records that no change has altered, for example to give them a new seal. In a Cluster, does
-   * not announce the slots of the records as changed.
+   * Like `write`, but for records that did not change in the database, for example to give them a new seal. In a
+   * Cluster, does not announce the slots of the records as changed.
    * @param revision stored records up to this revision are replaced
    */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;

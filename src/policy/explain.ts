@@ -2,7 +2,7 @@ import { credentialRules, requestRules, Undecidable } from './decision-table.js'
 import type { DenialCode } from './decision-table.js';
 import type { Credential, RequestFacts } from './facts.js';
 
-/** The result of one access rule, and which facts about the request and the key the rule read. */
+/** The result of one access rule, and the names of the facts that the rule read about the request and the key. */
 export interface RuleOutcome {
   readonly code: DenialCode;
   /** `undecidable` means that a fact that the rule needs is unknown. */

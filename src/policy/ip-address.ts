@@ -24,8 +24,7 @@ const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
 
 /**
  * Parses one IP address strictly. Rejects octal and hexadecimal IPv4, short forms, zones, ports and white space.
- * Otherwise a client could pass an allowlist with such a form of an address: ipaddr.js reads `010.0.0.1` as octal,
- * which is 8.0.0.1.
+ * Otherwise a client could pass an allowlist with an octal address: ipaddr.js reads `010.0.0.1` as 8.0.0.1.
  * @returns the address, or null for any other text
  */
 export function parseIpAddress(text: string): IpAddress | null {
