@@ -2,9 +2,9 @@ import { sourceOf } from '../policy/client-address.js';
 import { parseIpAddress } from '../policy/ip-address.js';
 
 /**
- * Returns the unit in which clients with this address are counted: the IPv4 address, also if it is embedded in an IPv6
- * address, or the /64 of any other IPv6 address, because one subscriber has all addresses of a /64. Returns a text that
- * is no IP address unchanged.
+ * Returns the unit in which clients with this address are counted. For an IPv4 address, and for an IPv6 address that
+ * embeds one, this is the IPv4 address. For any other IPv6 address, it is the /64, because one subscriber has all
+ * addresses of a /64. Returns a text that is no IP address unchanged.
  */
 export function countedSource(address: string): string {
   const parsed = parseIpAddress(address);

@@ -29,8 +29,8 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * Builds the body of an error response. Masks API keys and administrators' tokens: a message can repeat such a secret
- * that a client sent as a field name by mistake, and the services store some responses. With a failure code,
+ * Builds the body of an error response. Masks API keys and administrators' tokens, because a client can send one as a
+ * field name by mistake. The message would then repeat it, and the services store some responses. With a failure code,
  * `data.errors` is present even if it is empty, because command-line tools of earlier releases require this field.
  */
 export function failure(

@@ -27,7 +27,7 @@ export class Refusal extends Error {
   /**
    * @param code the stable code of this failure, for programs; never renamed
    * @param details further data for programs, such as the id of a conflicting record
-   * @param retryAfterSeconds the value of the header `retry-after`; null for no header. The header of a 503 is 1
+   * @param retryAfterSeconds the value of the header `retry-after`; null for no header. A 503 always has the value 1
    */
   constructor(
     readonly statusCode: number,

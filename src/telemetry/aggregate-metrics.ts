@@ -25,9 +25,9 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 }
 
 /**
- * Returns only the counters and histograms. The primary keeps those of each worker, and adds them to the sum while the
- * worker does not respond. Otherwise the sum would decrease. Prometheus would take the decrease for a restart, and
- * count the remaining sum again.
+ * Returns only the counters and histograms. The primary process keeps the latest ones of each worker, and adds them to
+ * the sum while the worker does not respond. Otherwise the sum would decrease. Prometheus would take the decrease for a
+ * restart, and count the remaining sum again.
  */
 export function counterMetrics(metrics: MetricObjects): MetricObjects {
   return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));

@@ -180,7 +180,7 @@ export class ChainedLog implements LineSink {
     this.#reportedProblem = problem;
   }
 
-  /** After a failed sync, writes a line each second until the disk stores lines again, and then begins a new run. */
+  /** After a failed sync, writes a line each second until the disk stores lines again, then begins a new hash chain. */
   #resync(): void {
     if (this.#writer.isResyncDue) this.#checkpoint('interval');
     else if (!this.#writer.isUnsynced && this.#signer.mustEnd(this.#chain)) this.#beginNextRun(() => undefined);
@@ -270,7 +270,7 @@ export class ChainedLog implements LineSink {
       fstat(this.#descriptor, (heldError, held) => {
         // Ignore the result if the log has switched to another file during this check.
         if (growth !== this.#growth) return;
-        // On NFS, the descriptor can become stale (ESTALE), although the path names a file. It never works again.
+        // On NFS, the descriptor can become stale (ESTALE) and never work again, although the path names a file.
         if (heldError !== null || held.ino !== there.ino || held.dev !== there.dev) {
           this.reopen();
           return;

@@ -9,8 +9,8 @@ export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_C
 /** Detects whether other processes append to the log file. */
 export class FileGrowth {
   /**
-   * Bytes in the file that this process did not write: its size at opening, and the bytes that other processes added
-   * later.
+   * Bytes in the file that this process did not write: the size of the file at opening, and the bytes that other
+   * processes added later.
    */
   #before: number;
 

@@ -94,7 +94,7 @@ function errorView(error: unknown, causes: number): unknown {
 const maxPerWindow = 20;
 /** Maximum number of distinct messages to count; not reached in practice, because messages are fixed sentences. */
 const maxMessages = 1_000;
-/** Stands for the messages beyond that number. */
+/** Stands for all messages beyond `maxMessages`. */
 const otherMessages = '(other messages)';
 
 /** Limits how often each message is logged, so that a message caused by every request does not fill the disk. */

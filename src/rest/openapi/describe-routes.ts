@@ -206,7 +206,7 @@ interface Operation {
   readonly message?: string;
   /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes that this route can return, but not every route with the same method. */
+  /** Special failure codes that this route can return, in addition to those of every route with its method. */
   readonly codes?: readonly string[];
   /** Descriptions of failures, by status, in addition to `failuresOf`. For the same status, these descriptions win. */
   readonly failures?: Readonly<Record<number, string>>;

@@ -5,7 +5,7 @@ export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
 
-/** Converts the schemas that have a title to JSON, and returns them by title. */
+/** Returns the JSON form of each schema that has a title. In the result, the title is the name of the schema. */
 export function namedSchemas(schemas: readonly TSchema[]): object {
   return Object.fromEntries(
     schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),

@@ -9,8 +9,8 @@ export interface Segment {
   /** Whether the file was removed. If so, its lines are written again to the next file. */
   isGone: boolean;
   /**
-   * The bytes that are being written, from the beginning of a line; null if no write is in progress. In a file that
-   * ends within a line, they begin with a line end.
+   * The bytes that are being written, from the beginning of a line; null if no write is in progress. If the file ended
+   * within a line when it was opened, its first pending bytes begin with a line end.
    */
   pending: Buffer | null;
   /** How many of the bytes in `pending` are already written. */

@@ -6,7 +6,7 @@ import type { Segment } from './segment.js';
  */
 const failingMilliseconds = 1_000;
 
-/** The file that could not be synced to disk, and how many bytes this process had written to it by then. */
+/** The file of a failed sync, and how many bytes this process had written to the file when the sync failed. */
 interface Failed {
   readonly segment: Segment;
   readonly written: number;
