@@ -91,7 +91,7 @@ const remedies: Readonly<Record<string, string>> = {
   '53300': 'it has too many connections; allow more, or close some',
   '57014': 'a statement took too long; find what blocks the statement, or raise statementTimeoutSeconds',
   '55P03':
-    'another session holds a lock that is needed; find its transaction (such as a backup), and try again when it has ended',
+    'another session holds a lock that this process needs; find the transaction of that session (such as a backup), and try again when the transaction has ended',
   '25P03': 'it ended a transaction that was idle for too long; try again',
   '25006': 'it is read-only, so it may be a standby; point the URL at the primary',
   '40P01': 'it stopped the transaction to end a deadlock; try again',
@@ -134,7 +134,7 @@ function remedyFor(error: unknown): string {
   const known = typeof code === 'string' && Object.hasOwn(remedies, code) ? remedies[code] : undefined;
   if (known !== undefined) return known;
   if (/read timeout/i.test(message)) return 'it did not respond in time; check that it still runs';
-  if (/timeout/i.test(message)) return 'no connection became available in time; check that it responds';
+  if (/timeout/i.test(message)) return 'no connection became available in time; check that PostgreSQL responds';
   if (/SSL|certificate|self.signed/i.test(`${String(code)} ${message}`)) {
     return 'the TLS handshake failed; check sslmode and the certificate';
   }

@@ -36,7 +36,7 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while key lookups are limited for all sources, because the sources that are not throttled have together sent throttle.totalBadKeys requests without an acceptable key. Such requests then share log lines.',
+    '1 while key lookups are limited for all sources, because sources that are not throttled themselves have together sent throttle.totalBadKeys requests without an acceptable key. Requests without an acceptable key then share log lines.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );

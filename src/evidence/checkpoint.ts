@@ -64,7 +64,7 @@ export class NotSignedByRun extends InvalidNote {
     readonly checkpoint: ReadCheckpoint,
   ) {
     super(
-      'no signature matches the run key (the key of one gateway process) that the checkpoint contains: the checkpoint was changed, or was signed without this key',
+      'no signature matches the run key that the checkpoint contains (the key of one gateway process): the checkpoint was changed, or was signed without this key',
     );
   }
 }

@@ -35,7 +35,7 @@ function judgeCredential(facts: RequestFacts, keyLookup: KeyLookup): Verdict {
   if (credential !== null && credential.environment !== facts.environment) {
     // The key's prefix and its record name different environments, so the store is corrupt. The key could still be
     // valid, so the request fails as in an outage instead of with 401.
-    throw new KeyStoreUnavailable(`the record of key ${credential.keyId} contradicts its prefix (live or test)`);
+    throw new KeyStoreUnavailable(`the record of key ${credential.keyId} contradicts the key's prefix (live or test)`);
   }
   const denial = denyCredential(facts, credential);
   // Fail closed: deny a request without a known key even if the rules return no denial by mistake.

@@ -128,7 +128,7 @@ export const credentialRules = [
     message: 'IP address not allowed',
     passes: (facts, { ipAllowlist }) => ipAllowlist === null || ipAllowlist.admits(facts.clientAddress),
     reason: ({ clientAddress }, { ipAllowlist }) =>
-      `${clientAddress.text} is not in the IP allowlist of the merchant (${ipAllowlist?.size ?? 0} ranges)`,
+      `${clientAddress.text} is not in the IP allowlist of the merchant (ranges in the list: ${ipAllowlist?.size ?? 0})`,
   },
   {
     code: 'origin_not_allowed',

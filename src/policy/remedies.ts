@@ -64,7 +64,7 @@ const ofDenials = {
   merchant_not_live: {
     meaning: 'The merchant is not allowed to call production, because go-live is not enabled.',
     remedy:
-      'Complete go-live, and call the sandbox until then. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
+      'Call the sandbox until go-live is complete. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
     concerns: 'both',
   },
   ip_not_allowed: {

@@ -68,7 +68,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_roster_complete',
-    '1 while the roster (list of gateways) has every gateway that may use cached records; 0 while a gateway may be missing, so that no change counts as in force.',
+    '1 while the registry knows every gateway that may use cached records; 0 while its list of gateways (the roster) may lack one, so that no change counts as in force.',
     async () => Number((await knownGateways(sources)).isComplete),
   );
   metrics.gauge(

@@ -165,7 +165,7 @@ export class MerchantCounts {
 export function registerMerchantMetrics(registry: Registry, counts: MerchantCounts): void {
   new Counter({
     name: 'gateway_merchant_requests_total',
-    help: 'Requests with a known key, by merchant and result. The first usage.merchantMetrics merchants are counted individually, all further merchants together as others.',
+    help: 'Requests with a known key, by merchant and result. Up to usage.merchantMetrics merchants are counted individually, and all further merchants together as "others".',
     labelNames: ['merchant_id', 'result'],
     registers: [registry],
     collect() {

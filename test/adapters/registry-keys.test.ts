@@ -25,7 +25,7 @@ t.test('the services know the key with which the registry signs by the same id',
 
 t.test('the services reject a private key, another algorithm and what is no key', async (t) => {
   const message =
-    /^The public key of services\.operators\.registryKeys \S+ must be an Ed25519 public key\. Derive it from the private key of registry\.servicesToken: openssl pkey /;
+    /^The public key of services\.operators\.registryKeys \S+ must be an Ed25519 public key\. Derive it from the private key in registry\.servicesToken\.keyFile: openssl pkey /;
   for (const [name, contents] of [
     ['private', privatePem(ed25519)],
     ['both', `${publicPem(ed25519)}${privatePem(ed25519)}`],

@@ -109,7 +109,7 @@ const table: readonly {
     code: 'ip_not_allowed',
     status: 401,
     message: 'IP address not allowed',
-    reason: '127.0.0.1 is not in the IP allowlist of the merchant (2 ranges)',
+    reason: '127.0.0.1 is not in the IP allowlist of the merchant (ranges in the list: 2)',
     records: recordsOf(liveKey, { merchant: { ipAllowlist: ['203.0.113.0/24', '2001:db8::/32'] } }),
     headers: [['x-api-key', liveKey]],
   },

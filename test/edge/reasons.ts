@@ -10,7 +10,7 @@ export const reasons = {
   key_inactive: /^the key is REVOKED \(record revision 1\)$/,
   merchant_inactive: /^the merchant is CLOSED \(record revision 1\)$/,
   merchant_not_live: /^goLive of the merchant is false \(record revision 1\)$/,
-  ip_not_allowed: /^127\.0\.0\.1 is not in the IP allowlist of the merchant \(0 ranges\)$/,
+  ip_not_allowed: /^127\.0\.0\.1 is not in the IP allowlist of the merchant \(ranges in the list: 0\)$/,
   origin_not_allowed: /^Host localhost is not on the origin allowlist$/,
   permission_denied: /^the key lacks the permission transactions:read \(record revision 1\)$/,
   malformed_request: /^Parse Error: Invalid method encountered$/,

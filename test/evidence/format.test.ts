@@ -101,7 +101,7 @@ t.test('a checkpoint is valid only with both signatures', (t) => {
   t.equal(refused(`${text}\n\n${byRun}\n`), 'no signature matches any of the given public keys');
   t.equal(
     refused(`${text}\n\n${byInstance}\n`),
-    'no signature matches the run key (the key of one gateway process) that the checkpoint contains: the checkpoint was changed, or was signed without this key',
+    'no signature matches the run key that the checkpoint contains (the key of one gateway process): the checkpoint was changed, or was signed without this key',
   );
   t.equal(refused(sampleNote.replace('\n7\n', '\n8\n')), 'no signature matches any of the given public keys');
   t.equal(refused(sampleNote.replace('10:01:00', '10:01:01')), 'no signature matches any of the given public keys');

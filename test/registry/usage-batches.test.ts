@@ -126,10 +126,10 @@ onEachDatabase('a malformed batch is refused with the reason, and logged once a 
     'an acknowledged sequence number that is not lower': [{ sequence: 1, acknowledged: 1 }, invalid('sequence number')],
   };
   for (const [what, [batch, problem]] of Object.entries(cases))
-    t.same(await add(batch), { problem: `the batch (message with request counts) has ${problem}` }, what);
+    t.same(await add(batch), { problem: `the message with request counts has ${problem}` }, what);
   for (const body of ['', '{}', deflateRawSync('{}').toString('base64')])
     t.same(JSON.parse(await batches.add(body)), {
-      problem: 'the batch (message with request counts) is malformed or too large',
+      problem: 'the message with request counts is malformed or too large',
     });
   t.equal(logged.length, 1);
   const most = keys({ codes: [codeCount('accepted', 1, { requestBytes: 1e12 })] });

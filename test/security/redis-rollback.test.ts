@@ -222,7 +222,7 @@ t.test('a server is trusted when the registry names it or the gateway knows that
   for (const [servers, reason] of [
     [
       ['c'],
-      'has not compared this Redis server with its database yet (run_id c); if this lasts more than a few seconds, check that a registry runs',
+      'has not compared this Redis server with its own database yet (run_id c); if this lasts more than a few seconds, check that a registry runs',
     ],
     [['a', 'c'], 'yet (run_id c)'],
     [[null], /grant the Redis user the right \+info/],

@@ -27,7 +27,7 @@ const intact = [
   String.raw`C:\svc\live\n_0123456789`.replace('_', ''),
   Buffer.from('svc and live_0123456789').toString('base64'),
   Buffer.from('svc and live_0123456789').toString('hex'),
-  '203.0.113.9 is not in the IP allowlist of the merchant (3 ranges)',
+  '203.0.113.9 is not in the IP allowlist of the merchant (ranges in the list: 3)',
   'svc_live_…',
 ];
 

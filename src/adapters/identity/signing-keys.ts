@@ -32,7 +32,7 @@ export function readSigningKey(file: string): Promise<SigningKey> {
  * @throws OperatorError if the file is unreadable, or not an Ed25519 private key; the message is one sentence
  */
 export async function readServicesTokenKey(file: string): Promise<SigningKey> {
-  const what = 'The key of registry.servicesToken';
+  const what = 'The signing key of registry.servicesToken';
   const key = await readPrivateKey(file, what);
   if (key.algorithm === 'EdDSA') return key;
   throw new OperatorError(
@@ -60,7 +60,7 @@ export async function readRegistryKeys(files: readonly string[]): Promise<JSONWe
     const publicKey = privateKeys(pem) ? null : keyIn(pem, createPublicKey);
     if (publicKey?.asymmetricKeyType !== 'ed25519') {
       throw new OperatorError(
-        `${what} ${file} must be an Ed25519 public key. Derive it from the private key of registry.servicesToken: openssl pkey -in PRIVATE_KEY -pubout`,
+        `${what} ${file} must be an Ed25519 public key. Derive it from the private key in registry.servicesToken.keyFile: openssl pkey -in PRIVATE_KEY -pubout`,
       );
     }
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);

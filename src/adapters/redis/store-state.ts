@@ -157,7 +157,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
   if (servers.includes(null)) return 'cannot identify the Redis server: grant the Redis user the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
   if (others.length === 0) return null;
-  return `the registry has not compared this Redis server with its database yet (run_id ${others.join(', ')}); if this lasts more than a few seconds, check that a registry runs`;
+  return `the registry has not compared this Redis server with its own database yet (run_id ${others.join(', ')}); if this lasts more than a few seconds, check that a registry runs`;
 }
 
 /**

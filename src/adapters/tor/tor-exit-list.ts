@@ -140,7 +140,7 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
     hash.update(`${address.text}\n`);
   }
   if (admitted.size === 0) {
-    const reserved = `: all ${leftOut} addresses are in reserved ranges, which are accepted only with torExits.allowReserved`;
+    const reserved = `: all its addresses (${leftOut}) are in reserved ranges, which are accepted only with torExits.allowReserved`;
     throw new ExitListRejected(
       'empty',
       `the list contains no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`,

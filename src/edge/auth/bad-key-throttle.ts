@@ -196,7 +196,7 @@ export class BadKeyThrottle implements KeyThrottle {
     }
     this.refusedLookups.budget += 1;
     this.count(source);
-    throw this.#refusal(pauseEnd, 'the lookup quota for keys that this process does not know is used up');
+    throw this.#refusal(pauseEnd, 'the key is new to this process, and the lookup quota for new keys is used up');
   }
 
   #sourceOf(source: string): Source {

@@ -180,7 +180,7 @@ export function showLoad(
   );
   metrics.gaugeByWord(
     'gateway_upstream_bound_idle_connections',
-    'Idle connections that only one merchant may reuse, because they have carried a request body of that merchant, by upstream.',
+    'By upstream: idle connections that only one merchant may reuse, because they have carried a request body of that merchant.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { boundIdle }]) => [name, boundIdle])),
   );

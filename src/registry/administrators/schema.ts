@@ -163,7 +163,7 @@ export const identitySchema = Type.Object({
       { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
       {
         description:
-          'registry.console.merchantApi: the URLs at which merchants reach the gateways, and the CA file; each is null if it is not set',
+          'registry.console.merchantApi: the URLs at which merchants reach the gateways, and the path of the CA certificate (caFile); each is null if it is not set',
       },
     ),
   ),

@@ -132,7 +132,7 @@ async function requireNotReplaced(
   const current = rows.map(({ token_id }) => token_id).join(', ');
   throw new Refusal(
     409,
-    `This token is already revoked, but its sign-in may have a newer token. To end all sign-ins of the administrator, revoke ${rows.length === 1 ? 'this token' : 'these tokens'}: ${current}`,
+    `This token is already revoked, but its sign-in may have a newer token. To end all sign-ins of the administrator, revoke ${rows.length === 1 ? 'the token' : 'the tokens'} ${current}`,
   );
 }
 

@@ -53,12 +53,11 @@ export class EventCheckpoints {
     const { database, signer, clock, logger } = this.#options;
     try {
       const note = await storeCheckpoint(database, signer, clock.now());
-      if (note !== null) logger?.info({ checkpoint: note }, 'signed the end of the event chain (hash chain of events)');
+      if (note !== null) logger?.info({ checkpoint: note }, 'signed the end of the hash chain of events');
       this.#hasFailed = false;
     } catch (error) {
       // Logs only the first failure of an outage. Otherwise an outage would add a line to the log each minute.
-      if (!this.#hasFailed)
-        logger?.warn({ err: error }, 'the event chain (hash chain of events) could not be signed; retrying');
+      if (!this.#hasFailed) logger?.warn({ err: error }, 'the hash chain of events could not be signed; retrying');
       this.#hasFailed = true;
     }
   }

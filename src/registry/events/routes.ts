@@ -101,7 +101,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: noQuery },
         config: {
           operation: {
-            summary: 'The newest link of the event chain (hash chain of events), with which the chain is verified',
+            summary: 'The newest link of the hash chain of events, with which the chain is verified',
             data: chainStateSchema,
           },
           access: chainAccess,
@@ -120,7 +120,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         config: {
           operation: {
             summary:
-              'The events as they are hashed in the event chain, oldest first, with the signed checkpoints of the chain',
+              'The events as the hash chain of events covers them, oldest first, with the signed checkpoints of the chain',
             data: chainPageSchema,
           },
           access: chainAccess,

@@ -139,7 +139,7 @@ export class RecordsWriter {
           await noteRestore({ database: transaction, clock }, true);
         });
         throw new Error(
-          `the store has a record of revision ${highest}, newer than all changes in the database: either the database was restored from a backup, or another client wrote the record. Rewriting all records`,
+          `the store has a record of revision ${highest}, newer than all changes in the database: either the database was restored from a backup, or a Redis client other than the registry wrote the record. Rewriting all records`,
         );
       }
       highest = await store.rewrite(await currentRecords(database, names), revision, generation);

@@ -150,7 +150,7 @@ export class Projector {
     } catch (error) {
       this.#logger?.warn(
         { err: error },
-        'the lease (the right to write records to the store) could not be released; it expires by itself',
+        'the right to write records to the store could not be released; the right expires by itself',
       );
     }
   }

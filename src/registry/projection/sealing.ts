@@ -103,7 +103,7 @@ export class Sealing {
     };
     logger?.error(
       { generation },
-      'another client changed mg:meta, the record that describes the store: rewriting mg:meta',
+      'a Redis client other than the registry changed mg:meta, the record that describes the store: rewriting mg:meta',
     );
     if (published !== null) await store.complete(meta, published);
     return meta;

@@ -68,7 +68,7 @@ export const restoreRoutes: Routes = (app, context) => {
       config: {
         operation: {
           summary:
-            'Reactivate a key or merchant that the registry held back after a restore: it gets its state in the restored database',
+            'Reactivate a key or merchant that the registry held back after a restore. It gets back the state that it had in the restored database',
           data: withPropagation(lifted),
         },
         access: { permission: 'restores:write', isProven: true },

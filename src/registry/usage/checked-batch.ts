@@ -24,7 +24,7 @@ const codeForm = /^[a-z0-9_]{1,64}$/;
  */
 export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
   const batch = await parseBatch(body);
-  if (batch === null) throw new RefusedBatch('the batch (message with request counts) is malformed or too large');
+  if (batch === null) throw new RefusedBatch('the message with request counts is malformed or too large');
   requireRanges(batch);
   requireNames(batch);
   return stored(batch, detail);
@@ -43,7 +43,7 @@ function requireRanges(batch: UsageBatch): void {
   const require = (isValid: boolean, what: 'code' | 'count' | 'sequence number' | 'time'): void => {
     if (isValid) return;
     throw new RefusedBatch(
-      `the batch (message with request counts) has an invalid ${what}; report this as a bug of the gateway`,
+      `the message with request counts has an invalid ${what}; report this as a bug of the gateway`,
     );
   };
   const moments = (...all: number[]): void => {
@@ -99,15 +99,12 @@ function requireNames({ keys, merchants }: UsageBatch): void {
   const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);
   for (const { keyId, merchantId } of keys) {
     if (keyId !== null && !(isId(keyId) && isId(merchantId)))
-      throw new RefusedBatch('the batch (message with request counts) has a key whose id or merchant id is invalid');
+      throw new RefusedBatch('the message with request counts has a key whose id or merchant id is invalid');
   }
   for (const { merchantId, refusals } of merchants) {
-    if (!isId(merchantId))
-      throw new RefusedBatch('the batch (message with request counts) has a merchant whose id is invalid');
+    if (!isId(merchantId)) throw new RefusedBatch('the message with request counts has a merchant whose id is invalid');
     if (refusals.some(({ keyId }) => keyId !== null && !isId(keyId)))
-      throw new RefusedBatch(
-        'the batch (message with request counts) has a refused request with a key whose id is invalid',
-      );
+      throw new RefusedBatch('the message with request counts has a refused request with a key whose id is invalid');
   }
 }
 

@@ -30,7 +30,7 @@ export const addressRowSchema = Type.Object({
   address: orNull(
     Type.String({
       description:
-        'An address, or the network that is stored in its place; null in the row for all addresses without a row of their own',
+        'An address, or the network that is stored in its place; null in the row for all remaining addresses',
     }),
   ),
   country: text,
@@ -49,18 +49,14 @@ export const hostRowSchema = Type.Object({
       description: 'The header that named the host: Origin, or Referer in a request without Origin',
     }),
   ),
-  host: orNull(
-    Type.String({ description: 'The host in the header; null in the row for all hosts without a row of their own' }),
-  ),
+  host: orNull(Type.String({ description: 'The host in the header; null in the row for all remaining hosts' })),
   ...{ accepted: count, refused: count },
 });
 
 /** Accepted requests with one User-Agent on one day. */
 export const agentRowSchema = Type.Object({
   day: moment,
-  agent: orNull(
-    Type.String({ description: 'The User-Agent; null in the row for all User-Agents without a row of their own' }),
-  ),
+  agent: orNull(Type.String({ description: 'The User-Agent; null in the row for all remaining User-Agents' })),
   requests: count,
 });
 

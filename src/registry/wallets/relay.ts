@@ -122,7 +122,7 @@ function checked(
   if (status === 401) {
     const message =
       "The services do not accept the registry's tokens: check that services.operators.registryKeys has the public " +
-      'key of registry.servicesToken, and that the clocks of both processes agree';
+      'key that belongs to registry.servicesToken.keyFile, and that the clocks of both processes agree';
     throw new Refusal(502, message, [], 'services_token_refused');
   }
   const body = jsonIn(text);

@@ -200,7 +200,7 @@ export class Receipts {
       const size = head === undefined ? this.#listSize : readListHead(head, forPurpose(witness, 'note')).size;
       const former = this.#key;
       if (size < this.#listSize) {
-        const loss = `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints: its database was restored, or somebody removed checkpoints. After a restore, restart this gateway`;
+        const loss = `the checkpoint list of the registry has shrunk from ${this.#listSize} to ${size} checkpoints: the database of the registry was restored, or somebody removed checkpoints. After a restore, restart this gateway`;
         if (former !== witness) return { problem: loss };
         this.#reportLoss(loss);
         // The receipt still protects the new lines. Keep the head of the longer list, so that the log proves the loss.

@@ -173,7 +173,9 @@ export class SlotProofs {
       if (replies[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
     });
     if (replies.some((reply) => reply !== 1)) {
-      throw new Error('a slot of the Cluster changed during the write: it lost changes, or another client wrote to it');
+      throw new Error(
+        'a slot of the Cluster changed during the write: it lost changes, or another Redis client wrote to it',
+      );
     }
   }
 

@@ -173,7 +173,7 @@ export class Heartbeat {
         return;
       }
       if (servers === null && found.replicas !== null)
-        throw new Error('the connections to Redis are not ready, or reach different servers (run_id in INFO)');
+        throw new Error('the connections to Redis are not ready, or reach servers with different run_ids');
       await link.checkParts(meta, found.generation);
       // On a busy machine, the check of a Cluster's slots can take longer than a proof of the master stays valid. The
       // masters confirm the slot map after the check, so their proof counts from the end of the check.

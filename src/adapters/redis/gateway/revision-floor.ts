@@ -51,7 +51,7 @@ export class RevisionFloor {
     if (known === undefined || (record !== null && record.revision >= known)) return;
     const found = record === null ? 'the record is missing' : `the record has revision ${record.revision}`;
     throw new MalformedRecord(
-      `${found}, but had revision ${known} before; another client may have changed or deleted it`,
+      `${found}, but had revision ${known} before; a Redis client other than the registry may have changed or deleted it`,
     );
   }
 }

@@ -225,7 +225,7 @@ export class Standing {
     const { refusal } = this.acknowledgement;
     return refusal === null
       ? 'cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it'
-      : `cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it, and it rejects the writes of this gateway (${refusal}); fix the cause of the rejected writes`;
+      : `cannot verify that this Redis server is still the master: the registry, the sentinels and the replicas do not confirm it, and the server rejects the writes of this gateway (${refusal}); fix the cause of the rejected writes`;
   }
 }
 

@@ -96,7 +96,7 @@ export function explainRefusal(
   if (hasPassword && message.includes('without any password configured'))
     return {
       option: password,
-      message: `${what} has no password, so any client that reaches it can write to it: set one (requirepass or ACL)`,
+      message: `${what} has no password, so any client that reaches it can write to it: set a password (requirepass or ACL)`,
     };
   return null;
 }

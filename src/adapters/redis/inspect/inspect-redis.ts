@@ -129,7 +129,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
   } catch (error) {
     const { message } = error as Error;
     if (message.includes('out of range'))
-      return fault('keyStore.redis.url', `${what} has no database ${database}: use a lower number, or omit it`);
+      return fault('keyStore.redis.url', `${what} has no database ${database}: use a lower number, or omit the number`);
     if (message.startsWith('NOPERM'))
       return fault(
         'keyStore.redis.url',
