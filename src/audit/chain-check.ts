@@ -277,6 +277,6 @@ export function verdictText({ intact, lines, findingCount, proofs }: Verdict): s
   const proof =
     proofs === null
       ? 'no signed checkpoints were given'
-      : `${counted(proofs.length, 'run')} compared with signed checkpoints; a run is the log of one process or file`;
+      : `${counted(proofs.length, 'log run')} compared with signed checkpoints`;
   return `${intact ? 'Intact' : 'NOT INTACT'}: ${counted(findingCount, 'finding')} in ${counted(lines, 'line')}, ${proof}.`;
 }

@@ -118,7 +118,7 @@ export class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} was added: according to the checkpoint of ${timeOf(last.by)}, its run (the log of one process or file) ended with line ${last.size}`,
+        message: `line ${sequence} was added: according to the checkpoint of ${timeOf(last.by)}, its log run ended with line ${last.size}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;
@@ -129,7 +129,7 @@ export class SignedRun {
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
-        message: `line ${sequence} of the run (log of one process or file) was changed: its hash is not the hash that the next process found and signed at ${timeOf(this.found.by)}`,
+        message: `line ${sequence} of the log run was changed: its hash is not the hash that the next process found and signed at ${timeOf(this.found.by)}`,
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
@@ -137,7 +137,7 @@ export class SignedRun {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
       return {
         kind: 'edited',
-        message: `the content of ${range} of the run (log of one process or file) differs from what the gateway signed at ${timeOf(checkpoint)}`,
+        message: `the content of ${range} of the log run differs from what the gateway signed at ${timeOf(checkpoint)}`,
       };
     }
     this.proved = checkpoint ?? this.proved;
@@ -170,13 +170,13 @@ export function missingIn(
     const newest = newestOf.get(run) ?? null;
     if (newest !== null && newest.sequence >= size) return [];
     const from = (newest?.sequence ?? 0) + 1;
-    const message = `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, but the gateway signed this part of the log at ${timeOf(by)}`;
+    const message = `${rangeText({ from, to: size })} of the log run ${run} ${from === size ? 'is' : 'are'} missing, but the gateway signed this part of the log at ${timeOf(by)}`;
     return [{ ...(newest?.place ?? by.place), kind: newest === null ? 'missing' : 'truncated', message }];
   });
   const nextMissing = required.flatMap(([run, { newest }]): Finding[] => {
     const { next, place } = newest;
     if (next === undefined || runs.has(next) || newestOf.has(next)) return [];
-    const message = `the run ${next} (log of one process or file) is missing: according to the checkpoint of ${timeOf(newest)}, it follows the run ${run}; add the log file that contains the missing run, if it exists`;
+    const message = `the log run ${next} is missing: according to the checkpoint of ${timeOf(newest)}, it follows the run ${run}; add the log file that contains the missing run, if it exists`;
     return [{ ...place, kind: 'missing', message }];
   });
   return [...missing, ...nextMissing];

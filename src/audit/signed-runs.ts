@@ -113,7 +113,7 @@ export class SignedRuns {
       if (other !== undefined && other.run !== run)
         this.#fork(
           place,
-          `the runs ${other.run} and ${run} (each the log of one process or file) both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
+          `the log runs ${other.run} and ${run} both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
         );
       followers.set(previous.run, start);
       // A thief of one gateway's key could forge a start checkpoint that names a run of another gateway. It must not
@@ -121,7 +121,7 @@ export class SignedRuns {
       if (isOfAnother)
         this.#fork(
           place,
-          `the run ${run} (log of one process or file) of ${start.name} claims to follow the run ${previous.run}, which belongs to another gateway, ${found.newest.name}`,
+          `the log run ${run} of ${start.name} claims to follow the run ${previous.run}, which belongs to another gateway, ${found.newest.name}`,
         );
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
@@ -221,7 +221,7 @@ export class SignedRuns {
       if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
       if (!lacksSecret && this.#laterRuns.has(id)) {
         this.notes.push(
-          `the run ${id} (log of one process or file) began after the checkpoints were fetched, so its lines were not compared with checkpoints: verify the log again later`,
+          `the log run ${id} began after the checkpoints were fetched, so its lines were not compared with checkpoints: verify the log again later`,
         );
         return [];
       }
@@ -256,7 +256,7 @@ export class SignedRuns {
       if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
       const size = signed.signedUpTo(newest.sequence);
       if ((signed.proved?.size ?? 0) >= size) return [];
-      const message = `the signature of the run ${id} (log of one process or file) cannot be verified: it covers ${rangeText({ from: 1, to: size })}, but the given lines begin with line ${signed.first}; add the earlier log files`;
+      const message = `the signature of the log run ${id} cannot be verified: it covers ${rangeText({ from: 1, to: size })}, but the given lines begin with line ${signed.first}; add the earlier log files`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
   }
@@ -267,7 +267,7 @@ export class SignedRuns {
     this.#newestAt = Math.max(this.#newestAt, at);
     this.#runs.set(run, signed);
     if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
-      this.#fork(place, `two processes have signed the run ${run}, although a run is the log of one process or file`);
+      this.#fork(place, `two processes have signed the log run ${run}, although only one process writes a run`);
       return;
     }
     const receivedAt = this.#witnessed && this.#witnessed.keys.receiptTimeOf(parseNote(checkpoint.note));
@@ -285,7 +285,7 @@ export class SignedRuns {
     if (same !== undefined && same.root !== kept.root)
       this.#fork(
         place,
-        `the signed checkpoints contradict each other about ${rangeText({ from: 1, to: size })} of the run ${run} (log of one process or file), so the log was rewritten or forked`,
+        `the signed checkpoints contradict each other about ${rangeText({ from: 1, to: size })} of the log run ${run}, so the log was rewritten or forked`,
       );
     if (same === undefined) signed.checkpoints.set(size, kept);
     else same.receivedAt ??= receivedAt;

@@ -185,6 +185,6 @@ export class WitnessedClaims {
     const [newest, cause] = this.#witnessed.isGiven
       ? ['the newest checkpoint that it stores', 'the registry has lost a checkpoint']
       : ['the newest given checkpoint', 'a later checkpoint was removed or not given'];
-    return `the registry signed a receipt for ${counted(size, 'line')} of the run ${run} (log of one process or file), but ${newest} covers only ${known}: ${cause}`;
+    return `the registry signed a receipt for ${counted(size, 'line')} of the log run ${run}, but ${newest} covers only ${known}: ${cause}`;
   }
 }

@@ -30,7 +30,7 @@ t.test("a log is verified with the public key only, and the extent of each run's
   t.equal(intact.status, 0, intact.err);
   t.match(
     intact.out,
-    /^run \w{26} \(log of one process or file\): the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nrun .* 1 to 5 signed .*\nIntact: /,
+    /^log run \w{26}: the 8 lines 1 to 8 signed by gw\.example\/a at \S+Z\nlog run .* 1 to 5 signed .*\nIntact: /,
   );
   const json = JSON.parse((await audit('verify', '--json', ...options, signed.file)).out) as object;
   t.match(json, { intact: true, proofs: [{ name: 'gw.example/a', signedTo: 8, unsigned: 0, signedAt: /Z$/ }, {}] });
@@ -41,9 +41,9 @@ t.test("a log is verified with the public key only, and the extent of each run's
   t.equal(cut.status, 1);
   t.match(
     cut.out,
-    /truncated: the 3 lines 3 to 5 of the run \w{26} are missing, but the gateway signed this part of the log at /,
+    /truncated: the 3 lines 3 to 5 of the log run \w{26} are missing, but the gateway signed this part of the log at /,
   );
-  t.match(cut.out, /^run .*line 1 signed by .*; then 1 unsigned line; missing: 3 signed lines$/m);
+  t.match(cut.out, /^log run .*line 1 signed by .*; then 1 unsigned line; missing: 3 signed lines$/m);
 
   const plain = await audit('verify', signed.file);
   t.equal(plain.status, 0);
@@ -87,7 +87,7 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
   const intact = await page('--verify', ...options, '--code', 'accepted', whole);
   t.match(intact, {
     status: 0,
-    out: '\nIntact: 0 findings in 13 lines, 2 runs compared with signed checkpoints; a run is the log of one process or file.\n',
+    out: '\nIntact: 0 findings in 13 lines, 2 log runs compared with signed checkpoints.\n',
     page: 'Intact: 0 findings in 13 lines',
   });
   t.match(intact.page, /<td>gw\.example\/a<\/td><td>signed<\/td><td>1 to 8, \S+Z<\/td><td><\/td><td>0<\/td>/);
@@ -96,8 +96,12 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
 
   writeFileSync(cut, `${linesOf(signed.read()).slice(0, 10).join('\n')}\n`);
   const found = await page('--verify', ...options, cut);
-  t.match(found, { status: 1, err: 'NOT INTACT: 2 findings in 10 lines, 2 runs compared with', page: 'NOT INTACT' });
-  t.match(found.page, /cut\.log:10<\/td><td>truncated<\/td><td>the 3 lines 3 to 5 of the run/);
+  t.match(found, {
+    status: 1,
+    err: 'NOT INTACT: 2 findings in 10 lines, 2 log runs compared with',
+    page: 'NOT INTACT',
+  });
+  t.match(found.page, /cut\.log:10<\/td><td>truncated<\/td><td>the 3 lines 3 to 5 of the log run/);
   t.match(found.page, /<td>partly signed<\/td><td>1 to 1, .*<td>1<\/td>/);
   const json = await audit('summary', '--json', '--verify', ...options, cut);
   t.match(JSON.parse(json.out), { proof: { intact: false, findingCount: 2 } });

@@ -152,9 +152,7 @@ t.test(
       'the log is signed, and verified without a secret',
     );
     t.equal(
-      verified.stdout.match(
-        /^run \S+ \(log of one process or file\): the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm,
-      )?.length,
+      verified.stdout.match(/^log run \S+: the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm)?.length,
       3,
     );
     for (const dev of [first, second, third]) t.notMatch(dev.output(), 'secretFile is not set');

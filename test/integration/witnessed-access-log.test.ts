@@ -178,7 +178,10 @@ t.test(
     await end(second, 'SIGTERM');
     const verdict = await verify();
     t.equal(verdict.status, 1);
-    t.match(verdict.out, /truncated: .* of the run \w{26} are missing, but the gateway signed this part of the log at/);
+    t.match(
+      verdict.out,
+      /truncated: .* of the log run \w{26} are missing, but the gateway signed this part of the log at/,
+    );
   },
 );
 
@@ -197,7 +200,7 @@ t.test(
     await end(second, 'SIGTERM');
     const verdict = await verify();
     t.equal(verdict.status, 1);
-    t.match(verdict.out, /^registry:\d: missing: the 4 lines 1 to 4 of the run \w{26} are missing/m);
+    t.match(verdict.out, /^registry:\d: missing: the 4 lines 1 to 4 of the log run \w{26} are missing/m);
     await found('the silent run is reported', (kinds) => kinds.join() === 'silent');
   },
 );

@@ -114,7 +114,7 @@ t.test('memory snapshot: of two copies that continue one run, two different vers
   t.same(kindsOf(both), ['checkpoints:4 forked']);
   t.match(
     both.findings[0]?.message,
-    `the signed checkpoints contradict each other about the 8 lines 1 to 8 of the run ${run} (log of one process or file)`,
+    `the signed checkpoints contradict each other about the 8 lines 1 to 8 of the log run ${run}`,
   );
   t.same(kindsOf(verdictOf(other, sign(one, 'end'), sign(other, 'end'))), ['1:8 edited', 'checkpoints:4 forked']);
   const unequal = verdictOf(one, sign(one, 'end'), sign(other.slice(0, 7), 'periodic'));
@@ -169,14 +169,12 @@ t.test('files of two instances swapped: both verify, and the next start names a 
     {
       kind: 'previous',
       origin: /^gw\.example\/a\//,
-      message:
-        /^the run \(log of one process or file\) continues the run \w{26}, but no checkpoint of that run was received$/,
+      message: /^the log run continues the run \w{26}, but no checkpoint of that run was received$/,
     },
     {
       kind: 'previous',
       origin: /^gw\.example\/b\//,
-      message:
-        /^the run \(log of one process or file\) continues the run \w{26}, but no checkpoint of that run was received$/,
+      message: /^the log run continues the run \w{26}, but no checkpoint of that run was received$/,
     },
   ]);
   const verdict = one.verify([one.read(), other.read()], givenOf(logs));

@@ -43,7 +43,7 @@ t.test('log truncation is found, also when a restarted process continued the log
   await signed.run(3);
   const verdict = signed.verify([signed.read()]);
   t.same(kindsOf(verdict), ['1:8 truncated'], 'the next process took the truncated log for complete');
-  t.match(verdict.findings[0]?.message, 'the 4 lines 9 to 12 of the run');
+  t.match(verdict.findings[0]?.message, 'the 4 lines 9 to 12 of the log run');
 });
 
 t.test('a forged end line does not hide a truncation', async (t) => {
@@ -77,7 +77,7 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   t.same(kindsOf(verdict), ['1:12 edited']);
   t.match(
     verdict.findings[0]?.message,
-    'the content of the 11 lines 2 to 12 of the run (log of one process or file) differs from what the gateway signed at',
+    'the content of the 11 lines 2 to 12 of the log run differs from what the gateway signed at',
   );
   t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });
@@ -224,7 +224,7 @@ t.test('lines appended after the end of a run are found', async (t) => {
     notes: [start, ...next],
   });
   t.same(kindsOf(verdict)[0], '1:5 foreign');
-  t.match(verdict.findings[0]?.message, 'its run (the log of one process or file) ended with line 4');
+  t.match(verdict.findings[0]?.message, 'its log run ended with line 4');
 });
 
 t.test('the next process signs what a killed process had written', async (t) => {
@@ -244,11 +244,11 @@ t.test('the next process signs what a killed process had written', async (t) => 
   const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
   t.match(
     messages(edited),
-    'line 4 of the run (log of one process or file) was changed: its hash is not the hash that the next process found and signed at',
+    'line 4 of the log run was changed: its hash is not the hash that the next process found and signed at',
   );
   t.match(
     messages(killed.slice(0, 2)),
-    /the 2 lines 3 to 4 of the run \w{26} are missing, but the gateway signed this part of the log at/,
+    /the 2 lines 3 to 4 of the log run \w{26} are missing, but the gateway signed this part of the log at/,
   );
 });
 

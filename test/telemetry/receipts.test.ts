@@ -533,7 +533,7 @@ t.test('a run whose start was never received is replaced by another run', async 
   checkpoints.onRefused((run) => void refused.push(run));
   witness.reply = () => ({
     status: 404,
-    problem: 'the registry does not know the run (log of one process or file): it has no start checkpoint of the run',
+    problem: 'the registry does not know the log run: it has no start checkpoint of the run',
   });
   const [run, tree] = ['0'.repeat(26), new MerkleTree()];
   tree.append(leafHash('0'.repeat(64), 'the first line'));

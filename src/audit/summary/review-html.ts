@@ -56,7 +56,8 @@ function proof(verdict: Verdict): Html {
       ${notes.slice(0, mostRows).map((note) => html`<li>${note}</li>`)}
     </ul>
     ${moreOf(notes.length - mostRows)}
-    <h2>Runs (a run is the log of one process or file)</h2>
+    <h2>Log runs</h2>
+    <p>A run is the part of a log that one process wrote into one file.</p>
     ${table(['run', 'signed by', 'proof', 'signed lines', 'lines with a receipt', 'unsigned lines'], rows)}
     ${moreOf(runs.length - rows.length)}
   </section>`;

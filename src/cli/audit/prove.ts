@@ -47,7 +47,7 @@ export function proveCommand(io: CommandIo): Command {
     .addOption(checkpointsOption().makeOptionMandatory())
     .addOption(publicKeyOption())
     .option('--config <file>', 'configuration file with the address of the registry and its token file')
-    .option('--json', 'print JSON: the proof as text, the run (id of the hash chain) and the position of the line')
+    .option('--json', 'print JSON: the proof as text, the id of the log run, and the position of the line')
     .addHelpText(
       'after',
       '\nThe proof (c2sp.org/tlog-proof) contains the proved line, and only hashes of the other lines. Example:\n  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n  audit check-proof --public-key keys.txt proof',
@@ -84,7 +84,7 @@ async function prove(files: readonly string[], options: ProveOptions, { out, err
   const proof = prover.proof();
   if (proof === null)
     throw new OperatorError(
-      `The proof needs all lines of the run ${line.run} (log of one process or file) up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
+      `The proof needs all lines of the log run ${line.run} up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
     );
   try {
     checkProof(proof, keys, given.witnessed?.keys);
@@ -153,9 +153,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
     refused === null
       ? 'If the line is new, try again after the next checkpoint. Otherwise give more checkpoints with --checkpoints.'
       : `A checkpoint of the run was rejected: ${refused}.`;
-  throw new OperatorError(
-    `No signed checkpoint covers line ${sequence} of the run ${run} (log of one process or file). ${why}`,
-  );
+  throw new OperatorError(`No signed checkpoint covers line ${sequence} of the log run ${run}. ${why}`);
 }
 
 async function check(file: string, { publicKey, witnessKey, json }: CheckOptions, { out }: CommandIo): Promise<void> {
@@ -177,7 +175,7 @@ async function check(file: string, { publicKey, witnessKey, json }: CheckOptions
       );
     else
       out(
-        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run} (log of one process or file). ${name} signed the first ${counted(size, 'line')} of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the log run ${run}. ${name} signed the first ${counted(size, 'line')} of the run at ${signedAt}${received === null ? '' : `, and the registry received the checkpoint at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

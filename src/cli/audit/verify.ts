@@ -49,7 +49,7 @@ export function verifyCommand(io: CommandIo): Command {
     .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option(
       '--since <time>',
-      'do not report a run (log of one process or file) that is missing or lacks its last lines, if its newest checkpoint is older than this time',
+      'do not report that a log run is missing or lacks its last lines, if the newest checkpoint of the run is older than this time; a run is the part of a log that one process wrote into one file',
       timeIn,
     );
   return proofOptions(command)
@@ -107,8 +107,8 @@ export interface OpenVerifier {
 }
 
 /**
- * Creates the verifier of a log. A run (log of one process or file) that is missing or lacks its last lines is reported
- * only if its newest checkpoint is at or after `since`.
+ * Creates the verifier of a log. A log run that is missing or lacks its last lines is reported only if its newest
+ * checkpoint is at or after `since`. A run is the part of a log that one process wrote into one file.
  * @param since in milliseconds since 1970
  * @throws OperatorError
  */
@@ -216,7 +216,7 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
       : []),
     ...(proofs ?? []).slice(0, mostProofLines).map(proofLine),
     ...(proofs !== null && proofs.length > mostProofLines
-      ? [`and ${counted(proofs.length - mostProofLines, 'more run')}: --json lists all`]
+      ? [`and ${counted(proofs.length - mostProofLines, 'more log run')}: --json lists all`]
       : []),
     ...(verdict.intact && unreadable === null ? [`Intact: ${sizeOf(verdict)}.`] : []),
   ];
@@ -227,13 +227,13 @@ function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof 
   const { witnessedTo, witnessedAt } = proof;
   const lost = missing > 0 ? `; missing: ${counted(missing, 'signed line')}` : '';
   if (signedAt === null)
-    return `run ${run} (log of one process or file): the input has ${counted(unsigned, 'unsigned line')} and no signed line of this run${lost}`;
+    return `log run ${run}: the input has ${counted(unsigned, 'unsigned line')} and no signed line of this run${lost}`;
   const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null
       ? ''
       : `, ${rangeText({ from: 1, to: witnessedTo })} covered by a receipt of the registry, dated ${new Date(witnessedAt).toISOString()}`;
-  return `run ${run} (log of one process or file): ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
+  return `log run ${run}: ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
 }
 
 function sizeOf({ lines, requests, chains, findingCount }: Verdict): string {

@@ -43,7 +43,7 @@ export class CheckpointTimes {
     const date = new Date(at).toISOString();
     if (isAhead && !wasAhead) return `the checkpoint is dated ${date}, which is in the future by the registry's clock`;
     if (known === undefined || at >= known.signed_at) return null;
-    return `the checkpoint is dated ${date}, earlier than the last checkpoint of its run (log of one process or file)`;
+    return `the checkpoint is dated ${date}, earlier than the last checkpoint of its log run`;
   }
 
   /** Removes a run from `#ahead`. Called if its checkpoint was not stored, so that the next attempt reports it. */

@@ -150,8 +150,8 @@ export class SilentRuns {
       const arrivedAt = new Date(received_at).toISOString();
       const message =
         next_run === null
-          ? `no checkpoint of the run (log of one process or file) has arrived since ${arrivedAt}, and no checkpoint marks the end of the run: check that its gateway runs. The last checkpoint covers ${size === 1 ? '1 line' : `${size} lines`}`
-          : `the run (log of one process or file) ended at ${arrivedAt} and named the run ${next_run} as its successor, but the registry has received no checkpoint of the successor`;
+          ? `no checkpoint of the log run has arrived since ${arrivedAt}, and no checkpoint marks the end of the run: check that its gateway runs. The last checkpoint covers ${size === 1 ? '1 line' : `${size} lines`}`
+          : `the log run ended at ${arrivedAt} and named the run ${next_run} as its successor, but the registry has received no checkpoint of the successor`;
       await database.transaction().execute(async (transaction) => {
         // Updates no row if another registry process has reported the run, or a checkpoint of the run has arrived since
         // the query. In both cases, this process does not report the run.

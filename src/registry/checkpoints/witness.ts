@@ -227,16 +227,16 @@ export class Witness {
     if (known === undefined) {
       const ofName = transaction.selectFrom('runs').select('origin').where('name', '=', name);
       const isNew = (await ofName.limit(1).executeTakeFirst()) === undefined;
-      const message = `the run (log of one process or file) continues the run ${previous.run}, but no checkpoint of that run was received`;
+      const message = `the log run continues the run ${previous.run}, but no checkpoint of that run was received`;
       if (!isNew) await this.#find(transaction, 'previous', origin, message);
       return;
     }
     if (known.size > previous.size) {
-      const message = `the run ${previous.run} (log of one process or file) ended with line ${previous.size}, but its first ${known.size} lines were signed: lines were removed`;
+      const message = `the log run ${previous.run} ended with line ${previous.size}, but its first ${known.size} lines were signed: lines were removed`;
       await this.#find(transaction, 'cut', origin, message);
     }
     if (at < known.signed_at - clockToleranceMilliseconds) {
-      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the previous run ${previous.run} (log of one process or file)`;
+      const message = `the checkpoint is dated ${new Date(at).toISOString()}, earlier than the last checkpoint of the previous log run ${previous.run}`;
       await this.#find(transaction, 'clock', origin, message);
     }
     const others = transaction.selectFrom('runs').select(['origin', 'began_at']).where('previous_run', '=', former);
@@ -244,7 +244,7 @@ export class Witness {
       const start = await listedStart(transaction, other);
       // No fork: two processes wrote to one file, and the previous run signed further lines after `other` had started.
       if (start !== null && known.size > start.previousSize && known.signed_at > start.at) continue;
-      const fork = `the run (log of one process or file) and another run, ${other.origin}, both continue the run ${previous.run}`;
+      const fork = `the log run and another run, ${other.origin}, both continue the run ${previous.run}`;
       await this.#find(transaction, 'fork', origin, fork);
       return;
     }
@@ -262,11 +262,7 @@ export class Witness {
 
 function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoint): void {
   if (occasion !== 'start')
-    throw new Refused(
-      404,
-      'the registry does not know the run (log of one process or file): it has no start checkpoint of the run',
-      'unknown',
-    );
+    throw new Refused(404, 'the registry does not know the log run: it has no start checkpoint of the run', 'unknown');
   if (oldSize !== 0 || proof.length > 0)
     throw new Refused(409, 'the submission of the first checkpoint of a run must have "old 0" and no proof');
 }

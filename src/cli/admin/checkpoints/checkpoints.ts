@@ -17,7 +17,7 @@ export function checkpointsCommand(io: CommandIo, env: Environment = process.env
   const runs = checkpoints
     .command('runs')
     .description(
-      'list the newest signed checkpoint of each run (the access log of one gateway process), oldest run first',
+      'list the newest signed checkpoint of each log run, oldest run first; a run is the part of an access log that one process wrote into one file',
     );
   pageOptions(runs);
   administer<PageOptions>(runs, edge, async ({ client, options, show }) => {
