@@ -104,7 +104,7 @@ export function requestsIn(
 export function ignoredLinesWarning(count: number): string {
   if (count === 0) return '';
   const [lines, them] = count === 1 ? ['line about a request is', 'it'] : ['lines about requests are', 'them'];
-  return `${count} ${lines} ignored, because the hash chain of the log does not contain ${them}. Such lines were inserted or damaged: see "merchant-gateway audit verify".\n`;
+  return `${count} ${lines} ignored, because the hash chain of the log does not contain ${them}. Such lines were inserted or damaged: to find them, run "merchant-gateway audit verify".\n`;
 }
 
 /**

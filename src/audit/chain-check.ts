@@ -175,7 +175,7 @@ export class ChainCheck {
 
   #jumpTo(line: SealedLine, place: Position): void {
     const gap = { from: this.#expected, to: line.sequence - 1 };
-    const message = `the log lacks ${rangeText(gap)} of the chain before this line`;
+    const message = `before this line, the log lacks ${rangeText(gap)} of the chain`;
     const finding: Finding = { ...place, kind: 'missing', message };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };

@@ -91,9 +91,7 @@ export function checkProof(
   const sealed = parseSealedLine(line);
   if (sealed === null) throw new InvalidNote('the proof contains no line of a log');
   if (sealed.id !== checkpoint.run)
-    throw new InvalidNote(
-      'the line and the checkpoint in the proof belong to different runs, so they come from the logs of different processes',
-    );
+    throw new InvalidNote('the line and the checkpoint in the proof belong to different log runs');
   if (sealed.sequence !== index + 1)
     throw new InvalidNote('the number of the line does not match the index in the proof');
   const leaf = leafHash(previous, line.subarray(0, -sealLength));
@@ -101,7 +99,7 @@ export function checkProof(
   const root = rootOfPath(index, checkpoint.size, leaf, path);
   if (root?.equals(checkpoint.root) !== true)
     throw new InvalidNote(
-      'the line is not in the log that the checkpoint signs: the hashes in the proof do not lead to the signed root hash',
+      'the line is not in the log that the checkpoint covers: the hashes in the proof do not lead to the signed root hash',
     );
   return checkpoint;
 }

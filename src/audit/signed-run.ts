@@ -118,7 +118,7 @@ export class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} was added: according to the checkpoint of ${timeOf(last.by)}, its log run ended with line ${last.size}`,
+        message: `line ${sequence} was added: according to the checkpoint of ${timeOf(last.by)}, the log run ended with line ${last.size}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;

@@ -138,7 +138,7 @@ export class Verifier {
     } else if (!begins && this.#options.partial) {
       this.#notes.push(`${positionText(place)}: this partial log lacks ${linesBefore(line)}`);
     } else if (!begins) {
-      const message = `the log lacks ${linesBefore(line)} before this line: give all files of the log, oldest first`;
+      const message = `before this line, the log lacks ${linesBefore(line)}: give all files of the log, oldest first`;
       this.#findings.report({ ...place, kind: 'headless', message });
     }
     const isSigned = this.#options.signed?.has(line.id) === true;
@@ -185,10 +185,10 @@ export class Verifier {
         this.#notes.push(`${positionText(place)}: an earlier file, which contains the chain ${id}, was not given`);
         return;
       }
-      const message = `the log lacks ${rangeText({ from: 1, to: sequence })} of the chain ${id} before this line`;
+      const message = `before this line, the log lacks ${rangeText({ from: 1, to: sequence })} of the chain ${id}`;
       this.#findings.report({ ...place, kind: 'missing', message });
     } else if (newest.sequence < sequence) {
-      const message = `the log lacks ${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} before this line`;
+      const message = `before this line, the log lacks ${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id}`;
       this.#findings.report({ ...place, kind: 'missing', message });
       chain.closed = true;
     } else if (newest.sequence === sequence) {

@@ -79,7 +79,7 @@ export class WitnessedList {
     return this.#unknownHeads === 0
       ? []
       : [
-          `${counted(this.#unknownHeads, 'signed head')} (length and hash) of the registry's checkpoint list could not be compared, because no signature matches a given key: add the registry's former public key with --witness-key`,
+          `${counted(this.#unknownHeads, 'signed head')} of the registry's checkpoint list could not be compared, because no signature matches a given key: add the registry's former public key with --witness-key. A head is the length and the hash of the list`,
         ];
   }
 

@@ -184,9 +184,9 @@ t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', 
   const [sibling = ''] = path;
   t.match(
     await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))),
-    'the line is not in the log that the checkpoint signs',
+    'the line is not in the log that the checkpoint covers',
   );
-  t.match(await check(proof.replace(`${sibling}\n`, '')), 'the line is not in the log that the checkpoint signs');
+  t.match(await check(proof.replace(`${sibling}\n`, '')), 'the line is not in the log that the checkpoint covers');
   t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no signature matches any of the given public keys');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));

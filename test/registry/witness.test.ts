@@ -510,7 +510,7 @@ onEachDatabase('the list is append-only', async (t, url) => {
   t.match(unlike(rows, head.replace('\n2\n', '\n1\n')), "the signed head of the registry's checkpoint list is invalid");
   const other = new WitnessedList([NoteSigner.inMemory('control.example').receiptKey]);
   t.equal(other.unlike(head), null);
-  t.match(other.notes, [/^1 signed head .* add the registry's former public key with --witness-key$/]);
+  t.match(other.notes, [/^1 signed head .* add the registry's former public key with --witness-key\./]);
 });
 
 onEachDatabase('of concurrent submissions for one run exactly one is accepted', async (t, url) => {

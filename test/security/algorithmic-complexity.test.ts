@@ -225,9 +225,12 @@ t.test('an audit summary with more addresses than it can hold reports itself as 
   t.same(summary.incomplete, ['addresses', 'newAddresses']);
   t.match(
     incompleteText(summary),
-    /^These lists are incomplete, because .*: addresses, newAddresses\. Values .* are not counted\.\n$/,
+    /^The log has .*, so these lists are incomplete: addresses, newAddresses\. Values .* are not counted\.\n$/,
   );
-  t.match(summaryHtml(summary, null, 'a log'), 'too many distinct values: addresses, newAddresses.');
+  t.match(
+    summaryHtml(summary, null, 'a log'),
+    'too many distinct values, so these lists are incomplete: addresses, newAddresses.',
+  );
   t.end();
 });
 

@@ -75,7 +75,7 @@ export interface Summary {
 /** Returns a warning that some lists lack values; an empty text if all are complete. */
 export function incompleteText({ incomplete }: Summary): string {
   if (incomplete.length === 0) return '';
-  return `These lists are incomplete, because the log has too many distinct values: ${incomplete.join(', ')}. Values that first occur late in the log are not counted.\n`;
+  return `The log has too many distinct values, so these lists are incomplete: ${incomplete.join(', ')}. Values that first occur late in the log are not counted.\n`;
 }
 
 const most = 10;

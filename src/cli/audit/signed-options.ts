@@ -38,7 +38,7 @@ export function witnessKeyOption(): Option {
 export function headOption(): Option {
   return new Option(
     '--head <file>',
-    'file with an earlier signed head (length and hash) of the registry\'s checkpoint list, saved from "merchant-gateway checkpoints head --json"; requires --checkpoints registry (repeatable)',
+    'file with an earlier signed head of the registry\'s checkpoint list, saved from "merchant-gateway checkpoints head --json"; a head is the length and the hash of the list; requires --checkpoints registry (repeatable)',
   ).argParser(collect);
 }
 
