@@ -178,13 +178,13 @@ export const texts = {
     addSeen: 'Add the addresses of accepted requests in the last 30 days',
     added: (count: number) => (count === 1 ? '1 address added.' : `${count} addresses added.`),
     onlyCounted:
-      'Some requests came from further addresses. The registry did not store these, so they cannot be added.',
+      'Some requests came from further addresses, which cannot be added because the registry did not store them.',
     addressesOf: (count: bigint) => (count === 1n ? '1 address' : `${new Intl.NumberFormat().format(count)} addresses`),
     check: 'Test with the requests of the last 30 days',
     verdict: (all: string, refused: string) =>
       `Of ${all} accepted requests in the last 30 days, ${refused} would have been refused.`,
     uncertain: (requests: string) =>
-      `The result for ${requests} of these requests is unknown, because the registry stored only their network.`,
+      `The result for ${requests} of the accepted requests is unknown, because the registry stored no address, or only its network.`,
     confirm: 'I understand:',
     saved: 'Saved.',
     conflict: 'Somebody else has changed this list in the meantime, so your change was not saved.',

@@ -340,7 +340,7 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.match(pending.stdout, /^The key key_\w+ of the merchant m_\w+ is revoked\.\n$/);
   t.match(
     pending.stderr,
-    /^The change is stored, but in force on only 1 of 2 gateways after 2000 ms\. These have not confirmed it:\n {2}deaf \(deaf\.internal\) may decide requests without the change until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
+    /^The change is stored, but in force on only 1 of 2 gateways after 2000 ms\. Gateways that have not confirmed the change:\n {2}deaf \(deaf\.internal\) may decide requests without the change until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
   );
   const json = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live', '--json'), 2);
   t.equal(json.status, 1);

@@ -147,7 +147,7 @@ t.test('addresses are shown, an allowlist is judged, and the usage of a merchant
   const judged = await command('merchants', 'addresses', id, '--allow', '198.51.100.0/24', '--allow', '203.0.113.1');
   t.match(
     judged.out,
-    /accepted requests +7\nwould be refused +5 from 1 address\nuncertain +2 \(the registry stored no address[^]*192.0.2.1 +5 /,
+    /accepted requests +7\nwould be refused +5 from 1 address\nuncertain +2 of the accepted requests \(the registry stored no address[^]*192.0.2.1 +5 /,
   );
   t.match(await command('merchants', 'forget-usage', id), {
     status: 2,

@@ -221,6 +221,6 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(unknown.status, 1);
   t.match(
     unknown.stderr,
-    /Invalid token\. Check that services\.operators\.registryKeys has the public key of registry\.servicesToken/,
+    /Invalid token\. Check that services\.operators\.registryKeys names the public key that belongs to the private key in registry\.servicesToken/,
   );
 });

@@ -87,7 +87,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(repeated.status, 0);
   t.match(
     repeated.stdout,
-    /\nThe money was already moved under this reference, and was not moved again\. After that movement, the balance was 150000 \(minor units\)\.\n$/,
+    /\nThe money was already moved under this reference, and was not moved again\. Directly after the movement, the balance was 150000 \(minor units\)\.\n$/,
   );
   t.equal(await balanceOf(services.database, walletId), 150_000);
 

@@ -124,7 +124,7 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
     );
   }
   if (pending.length > 0) {
-    const heading = `The change is stored, but in force on only ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms. These have not confirmed it:`;
+    const heading = `The change is stored, but in force on only ${confirmed} of ${counted(gateways, 'gateway')} after ${milliseconds} ms. Gateways that have not confirmed the change:`;
     const lines = pending.map(({ instanceId, host, staleUntil }) => {
       const until =
         staleUntil === null ? 'it receives the new record' : `${printable(staleUntil)} by the registry's clock`;

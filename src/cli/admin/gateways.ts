@@ -28,7 +28,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
   const list = gateways
     .command('list')
     .description(
-      "list the gateways. CONFIRMED is the revision (number) of the newest change that a gateway has confirmed. LIFETIME is how long a gateway can use cached records after LAST SEEN. CLOCK SKEW is how far the gateway's clock is ahead of the registry's clock",
+      "list the gateways. CONFIRMED is the revision number of the newest change that a gateway has confirmed. LIFETIME is how long a gateway can use cached records after LAST SEEN. CLOCK SKEW is how far the gateway's clock is ahead of the registry's clock",
     );
   administer(list, { io, env }, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: Type.Array(knownGateway) });

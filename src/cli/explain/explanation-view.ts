@@ -167,7 +167,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
     ...(byRules === null
       ? []
       : [
-          `This verdict is from the log line. It depended on the state at that time, or on parts of the request that the log does not record. With the current records, the rules give ${byRules.code}.`,
+          `This verdict is from the log line. It depended on a temporary condition, such as an outage or a rate limit, or on parts of the request that the log does not record. With the current records, the rules give ${byRules.code}.`,
         ]),
     ...(logged === null || byRules !== null ? [] : [loggedText(logged)]),
   ];

@@ -63,8 +63,7 @@ export const services = section(
             default: [],
             maxItems: 2,
             description:
-              "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
-              'administrators of the registry. During a key rotation, list both keys: the former and the new one.',
+              "PEM files with public keys. List the key that belongs to the private key in registry.servicesToken.keyFile; during a key rotation, list the former and the new key. The operators' API then accepts the administrators of the registry.",
             expects: 'a list of paths of files',
           },
         ),

@@ -41,7 +41,7 @@ export const unusual = section(
     surgeFactor: threshold(
       10_000,
       10,
-      'The rule "surge" reports an hour in which the accepted requests of a key exceed this multiple of those in its busiest hour. The busiest hour is taken from the last nine weeks in which the key was used.',
+      'The rule "surge" multiplies the accepted requests in the busiest hour of a key by this factor, and reports an hour in which the key has more accepted requests. The busiest hour is taken from the last nine weeks in which the key was used.',
     ),
     surgeRequests: threshold(
       1_000_000_000,

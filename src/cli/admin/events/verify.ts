@@ -40,7 +40,7 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   reordered: 'was moved to another position',
   added: 'is the first event outside the chain: it was inserted, or an earlier release of the registry wrote it',
   'added-removed':
-    'ends the audit trail, which has fewer events outside the chain than --added states. Somebody deleted such events, or the registry deleted them after their retention period',
+    'ends the audit trail, which has fewer events outside the chain than --added states: somebody deleted some of these events, or the registry deleted some after their retention period',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
     'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them without a signature after their retention period. The registry signs deletions only if registry.witness is set; earlier releases never sign them',

@@ -68,7 +68,7 @@ function verdictLines({
     ['would be refused', `${refused.requests} from ${from}`],
     [
       'uncertain',
-      `${uncertain} (the registry stored no address for these requests, or only a network that the allowlist admits in part)`,
+      `${uncertain} of the accepted requests (the registry stored no address, or only a network that the allowlist admits in part)`,
     ],
   ]);
   if (addresses.length === 0) return summary;

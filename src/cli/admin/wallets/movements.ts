@@ -87,7 +87,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     });
     const { isRepeated, balanceAfter } = data;
     const done = isRepeated
-      ? `The money was already moved under this reference, and was not moved again. After that movement, the balance was ${balanceAfter} (minor units).`
+      ? `The money was already moved under this reference, and was not moved again. Directly after the movement, the balance was ${balanceAfter} (minor units).`
       : `The balance of the wallet is ${balanceAfter} ${currency} (minor units).`;
     show(data, [...entryLines(data), done]);
   });

@@ -27,8 +27,8 @@ const registryOfWallets: Peer = { ...registryPeer, tokenOption: '--registry-toke
 const administratorsPeer: Peer = {
   ...operatorsPeer,
   rejectedToken:
-    'Check that services.operators.registryKeys has the public key of registry.servicesToken, and that the clocks of ' +
-    'the registry and the services agree.',
+    'Check that services.operators.registryKeys names the public key that belongs to the private key in ' +
+    'registry.servicesToken.keyFile. Also check that the clocks of the registry and the services agree.',
 };
 
 /**
@@ -65,8 +65,8 @@ async function registryAccessOf(options: OperatorAccessOptions, env: Environment
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `${error.message}. The command needs this access to the registry to get its token for the operators' API. ` +
-        "Instead of this access, you can give the shared operators' token with --token-file",
+      `${error.message}. The command needs access to the registry to get a token for the operators' API. ` +
+        "Without access to the registry, give the shared operators' token with --token-file",
     );
   }
 }

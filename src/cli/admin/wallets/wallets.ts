@@ -145,7 +145,7 @@ async function accessForMerchant(options: CreateOptions, env: Environment): Prom
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `${error.message}. The command needs this access to the registry to check that the merchant exists. ` +
+      `${error.message}. The command needs access to the registry to check that the merchant exists. ` +
         'To skip the check, use --no-registry-check',
     );
   }
