@@ -199,7 +199,7 @@ export const texts = {
     columns: ['Accepted', 'Refused', 'By result'],
     accepted: 'Accepted',
     refused: 'Refused',
-    most: (requests: string) => `Requests of the highest bar: ${requests}.`,
+    most: (requests: string) => `Number of requests in the highest bar: ${requests}.`,
     tryIt: 'Try it',
     filters: { code: 'Code', key: 'Key id', address: 'Address', requestId: 'Request id' },
     noMatch: 'No refused request matches.',
@@ -242,7 +242,7 @@ export const texts = {
     reject: 'Reject',
     question: {
       title: 'Approve this change?',
-      text: 'Check what would change, and who wants it. You cannot take an approval back.',
+      text: 'Check what would change, and who requested the change. You cannot take an approval back.',
       before: 'Before',
       after: 'After',
       nothing: 'nothing',

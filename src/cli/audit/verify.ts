@@ -49,7 +49,7 @@ export function verifyCommand(io: CommandIo): Command {
     .option('--config <file>', 'configuration file that names the secret file (accessLog.secretFile)')
     .option(
       '--since <time>',
-      'do not report that a log run is missing or lacks its last lines, if the newest checkpoint of the run is older than this time; a run is the part of a log that one process wrote into one file',
+      'do not report that a log run is missing or lacks its last lines, if the newest checkpoint of the run is older than this time. A run is the part of a log that one process wrote into one file',
       timeIn,
     );
   return proofOptions(command)
