@@ -68,7 +68,7 @@ export const checkpointsQuery = Type.Object({
   of: Type.Enum(['list', 'runs'], {
     type: 'string',
     description:
-      'list: the start and end checkpoint of each log run, and one every ten minutes, oldest first; runs: the newest checkpoint of each run, oldest run first. A run is the part of a log that one process wrote into one file.',
+      'list: the start and end checkpoint of each log run, and one every ten minutes, oldest first; runs: the newest checkpoint of each run, oldest run first. A run is the part of a log that one process wrote into one file',
   }),
 });
 
