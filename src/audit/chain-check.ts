@@ -70,8 +70,8 @@ export class ChainCheck {
    */
   #forgotGap = false;
   /**
-   * The newest gap in the line numbers; null if a line in order has followed since. An attacker who changes the number
-   * of one line also causes a gap. After a changed number, the next line has the number `resume`.
+   * The newest gap in the line numbers; null once a line in order has followed. An attacker who changes the number of
+   * one line also causes a gap. If that happened, the line after the gap is followed by the line with number `resume`.
    */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;
@@ -101,7 +101,10 @@ export class ChainCheck {
     return this.#hashes.length === 0;
   }
 
-  /** Whether no line shows how the lines are hashed. They could then be hashed with a secret that was not given. */
+  /**
+   * Whether several hash functions are still possible, because no line has shown which one the chain uses. The chain
+   * could also use a secret that was not given.
+   */
   get hasUnknownHash(): boolean {
     return this.#hashes.length > 1;
   }
@@ -166,8 +169,8 @@ export class ChainCheck {
     this.edited += 1;
     const message = `line ${line.sequence} of the chain was changed: its hash does not match`;
     this.#report({ ...place, kind: 'edited', message });
-    // Perhaps only the hash of this line was changed. In that case, the next line matches the hash that is computed
-    // here.
+    // Perhaps only the hash of this line was changed. In that case, the next line continues from the hash that is
+    // computed here.
     const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
     this.#previous = [line.hash, ...computed.flat()];
     return false;
@@ -237,13 +240,13 @@ export interface RunProof {
   readonly run: string;
   /** The name of the gateway in the newest checkpoint of the run; null without a checkpoint. */
   readonly name: string | null;
-  /** The last checkpoint that matches the lines covers all lines up to this number. 0 without such a checkpoint. */
+  /** Number of the last line that the newest matching checkpoint covers. 0 if no checkpoint matches the lines. */
   readonly signedTo: number;
-  /** When the gateway signed that checkpoint, in milliseconds since 1970; null without such a checkpoint. */
+  /** When the gateway signed the newest matching checkpoint, in milliseconds since 1970; null without one. */
   readonly signedAt: number | null;
   /**
-   * The last matching checkpoint with a receipt covers all lines up to this number. 0 without such a checkpoint. In a
-   * receipt, the registry signs that it stored the checkpoint.
+   * Number of the last line that the newest matching checkpoint with a receipt covers. 0 without such a checkpoint. In
+   * a receipt, the registry signs that it stored the checkpoint.
    */
   readonly witnessedTo: number;
   /** When the registry signed the receipt for `witnessedTo`, in milliseconds since 1970; null without a receipt. */

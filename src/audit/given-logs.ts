@@ -29,10 +29,10 @@ export interface GivenLog {
 }
 
 /**
- * Returns why a fragment is harmless: it is an incomplete line that a gateway left. Null if it was inserted or damaged,
- * or if this is unknown. An attacker could insert a complete line, so the fragment must have the form of an incomplete
- * line.
- * @param next the next line; null if it does not follow or is longer than any line of a gateway
+ * Returns why a fragment is harmless: a gateway left it as an incomplete line. Returns null if the fragment may have
+ * been inserted or damaged. An attacker could insert a complete line, so the fragment must have the form of an
+ * incomplete line.
+ * @param next the line after the fragment; null if no line follows, or if that line is longer than any gateway's line
  * @param torn the length in bytes of the incomplete line that the next process found at its start, if `next` states
  *   this length; otherwise null
  */

@@ -66,8 +66,8 @@ export function hintsOf(findings: readonly Finding[], chains: readonly ChainChec
 /**
  * Returns a hint that the secret could be wrong or omitted; empty if nothing suggests this. With a wrong secret, every
  * line of a chain seems edited. So the function looks for a chain in which no hash is correct and several lines seem
- * edited; one such line suffices if no chain has a correct hash. If no secret was given, the function ignores chains
- * whose lines state how they are hashed.
+ * edited. If no chain has a correct hash, one line that seems edited suffices. If no secret was given, the function
+ * ignores chains whose lines state how they are hashed.
  */
 function secretHint(chains: readonly ChainCheck[], hasSecret: boolean): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);

@@ -68,7 +68,7 @@ export class SignedRun {
 
   /**
    * The number of the last line of the run, and the checkpoint that states it: the end checkpoint of the run, or the
-   * start checkpoint of the next process. Null if neither exists.
+   * start checkpoint of the next process. Null without such a checkpoint.
    */
   get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
     if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
@@ -78,7 +78,8 @@ export class SignedRun {
   /**
    * Whether this run signed further lines after another process started on its file. If so, the start checkpoint of the
    * other process does not state the end of this run. Only the process of this run has the run key, so its signature
-   * proves that it still ran. After a restore of the disk, all signatures of this run are older than that start.
+   * proves that it still ran. A restored disk can also lack signed lines of this run, but their signatures are older
+   * than the start checkpoint of the other process.
    * @param size the number of the last line of this run, according to that start checkpoint
    */
   wentOnAfter({ at }: Pick<Checkpoint, 'at'>, size: number): boolean {

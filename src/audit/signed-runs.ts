@@ -29,7 +29,7 @@ export class SignedRuns {
   /** The runs that began after the checkpoints were fetched. */
   readonly #laterRuns = new Set<string>();
   #newestAt = -Infinity;
-  /** Checkpoints with over 60 s between signing and arrival at the registry: how many, and both times of the first. */
+  /** Checkpoints that were signed over 60 s before or after they reached the registry: how many, and the first one. */
   readonly #apart = { count: 0, first: null as string | null };
   /**
    * The start checkpoints of all gateway processes. A start checkpoint states the last line of the previous process.
@@ -75,8 +75,8 @@ export class SignedRuns {
   }
 
   /**
-   * Reads one line of the checkpoints that are read again after the log. They prove no lines. They only show which
-   * receipts and runs in the log are newer than the checkpoints that `take` read before the log.
+   * Reads one line of the checkpoints that are fetched a second time, after the log. The second fetch proves no lines:
+   * it only shows which receipts and runs in the log are newer than the first fetch, whose lines `take` read.
    */
   takeLater(line: RawLine): void {
     try {
@@ -91,7 +91,7 @@ export class SignedRuns {
     }
   }
 
-  /** Whether a checkpoint counts as stored by the registry. Without its list, checkpoints from files count too. */
+  /** Whether a checkpoint counts as stored by the registry. If the registry's list is not given, every one counts. */
   #isKnowledge({ file }: Position): boolean {
     return file === registryWord || this.#witnessed?.isGiven === false;
   }
@@ -107,7 +107,7 @@ export class SignedRuns {
       if (previous === undefined || previous === null) continue;
       const found = this.#runs.get(previous.run);
       const isOfAnother = found !== undefined && !this.#isOneInstance(found.newest, start);
-      // Two processes wrote to one file. The earlier run went on, so this start does not state its end.
+      // Two processes wrote to one file. The earlier run went on, so `start` does not state where that run ended.
       if (!isOfAnother && found?.wentOnAfter(start, previous.size) === true) continue;
       const other = followers.get(previous.run);
       if (other !== undefined && other.run !== run)
@@ -155,7 +155,7 @@ export class SignedRuns {
   /**
    * Compares a checkpoint line of the log with the registry's list of checkpoints. The line can contain a receipt,
    * whose time is stored, and a list head: the length and the Merkle root of the list, as signed by the registry.
-   * @returns the defect that was found; null if nothing contradicts the line, or if `judge` reports it
+   * @returns the defect that was found; null if nothing contradicts the line, or if `judge` reports the defect later
    */
   compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>, place: Position): Mismatch | null {
     if (this.#witnessed === null || this.#claims === null) return null;

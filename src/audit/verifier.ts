@@ -43,9 +43,9 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** Start checkpoints of files that continue another file. They are checked last: the other file can come later. */
+  /** Start checkpoints of files that continue another file. `end` checks them: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line, if the input has no other line of it; otherwise null. It need not be verified. */
+  /** The chain of line 1 if line 2 begins the next chain; otherwise null. No line has to confirm this chain. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -54,7 +54,7 @@ export class Verifier {
     this.#hasSecret = options.secrets.some((secret) => secret !== null);
   }
 
-  /** Verifies the next line. @throws OperatorError if only a secret could prove the log, and the options have none */
+  /** Verifies the next line. @throws OperatorError if only a secret could prove the log, but no secret was given */
   take({ file, number, bytes, ended }: RawLine): void {
     this.#lines += 1;
     const place = { file, line: number };
@@ -202,7 +202,7 @@ export class Verifier {
 
   /**
    * Reports a start checkpoint that claims an empty file, although other lines precede it in the file. Standard input
-   * and a partial log can be several concatenated files, so for these only a note is added.
+   * and a partial log can be several concatenated files, so they get only a note.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {

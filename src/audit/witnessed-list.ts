@@ -123,12 +123,12 @@ interface WitnessedClaim {
   readonly receipt?: { readonly run: string; readonly size: number };
 }
 
-/** Maximum number of claims that wait for later checkpoints. An attacker can write any number of them into a log. */
+/** Maximum number of claims that wait for later checkpoints. An attacker can write any number of claims into a log. */
 const mostPending = 1_000;
 
 /**
  * Compares what the registry signed with what it stores. The registry receives checkpoints while a log is read. So a
- * claim that exceeds the known checkpoints is judged at the end, after the later checkpoints were added.
+ * claim that contradicts the known checkpoints is judged again at the end, after later checkpoints were added.
  */
 export class WitnessedClaims {
   readonly #witnessed: WitnessedList;
@@ -140,7 +140,7 @@ export class WitnessedClaims {
     this.#witnessed = witnessed;
   }
 
-  /** Whether claims exceed the known checkpoints, so that later checkpoints are needed to judge them. */
+  /** Whether claims wait to be judged again, because they contradict the checkpoints that are known so far. */
   get arePending(): boolean {
     return this.#pending.length > 0;
   }
@@ -152,7 +152,7 @@ export class WitnessedClaims {
 
   /**
    * Compares a claim with the known checkpoints.
-   * @returns the contradiction; null without one, or if `findings` judges the claim after the later checkpoints
+   * @returns the contradiction; null without one, or if `findings` will judge the claim again later
    */
   compare(claim: WitnessedClaim, place: Position): Mismatch | null {
     const mismatch = this.#judge(claim);

@@ -161,7 +161,7 @@ export class SummaryBuilder {
     if (span !== null) this.#noteTime(entry['@timestamp'], span, accepted, count);
   }
 
-  /** Counts a line about requests only in `leftOutLines`, because the line belongs to no hash chain. */
+  /** Counts a line in `leftOutLines` and nowhere else: the line is about requests, but belongs to no hash chain. */
   leaveOut(): void {
     this.#leftOutLines += 1;
   }
