@@ -64,8 +64,8 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Mark between a directory and a file name that could be a secret, as in `/etc/gateway/./NAME`. By mistake, an operator
- * may configure a secret instead of the path of its file. `mayBeSecret` checks the text after this mark.
+ * By mistake, an operator may configure a secret instead of the path of its file. If a file name could be a secret,
+ * `absolutePath` puts this mark before it, as in `/etc/gateway/./NAME`. `mayBeSecret` checks the text after the mark.
  */
 const nameMark = '/./';
 

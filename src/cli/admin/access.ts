@@ -73,7 +73,7 @@ async function trustOf(
   }
 }
 
-/** A token. For the token of a sign-in, also how to replace it if the registry rejects it. */
+/** A token. If it is the token of a sign-in, `renew` replaces it after the registry has rejected it. */
 type Token = Pick<AdminAccess, 'token' | 'renew'>;
 
 async function tokenOf(

@@ -37,7 +37,7 @@ export interface AdminAccess {
   readonly token: string;
   /**
    * Called if the API rejects a token (status 401), because another command can have replaced the session of a sign-in.
-   * Returns the token with which the client repeats the request. Null, or the same token, if there is no other token.
+   * Returns the token with which the client repeats the request; null or `rejected` if there is no other token.
    */
   readonly renew?: (rejected: string) => Promise<string | null>;
   /** The server certificates that the client trusts. The default, null, stands for the CAs that the system trusts. */

@@ -6,7 +6,7 @@ import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 import { gatewaysUsageCommand } from './usage/merchant-usage.js';
 
-/** A registry of the previous release does not send the optional fields. */
+/** Schema of a gateway that the registry knows. A registry of the previous release omits the optional fields. */
 const knownGateway = Type.Object({
   instanceId: Type.String(),
   host: Type.String(),

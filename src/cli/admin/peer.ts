@@ -43,7 +43,7 @@ export const registryPeer: Peer = {
   tokenFile: 'registry.tokenFile',
   lists: '"merchants list", "keys list" or "approvals list"',
   checkCommands: '"merchant-gateway events list"',
-  // A registry with bootstrap off refuses the shared token, so the token must not take the place of a sign-in.
+  // If `registry.bootstrap` is off, the registry refuses the shared token. So use the token of a sign-in instead.
   settings: ({ registry }) => (registry.bootstrap === 'off' ? { ...registry, tokenFile: null } : registry),
 };
 

@@ -11,8 +11,8 @@ export interface SecretOptions {
 }
 
 /**
- * Reads the secrets of the access log: from the configured file, if any, and from the files of `--secret-file`. These
- * add to the configured secret, because after a rotation one log has lines made with the old and the new secret.
+ * Reads the secrets of the access log: from the configured file, if any, and from the files of `--secret-file`. After a
+ * rotation, one log has lines that were hashed with the old secret and lines that were hashed with the new one.
  * A caller that has already loaded the configuration must pass it, because a file that is a pipe can be read only once.
  * @returns the configured secret, then the others in the order of their files; empty without a secret
  * @throws OperatorError, ConfigError

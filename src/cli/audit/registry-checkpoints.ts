@@ -36,8 +36,8 @@ export interface RegistryCheckpoints {
   /** How the list differed from its signed head (length and Merkle root) when it was fetched; null if they matched. */
   readonly problem: string | null;
   /**
-   * Fetches the checkpoints that the registry has received since, and adds them to `list`.
-   * @returns these checkpoints, and again the newest checkpoint of each run, as lines of a checkpoint file
+   * Fetches the checkpoints that the registry has received since the last fetch, and adds them to `list`.
+   * @returns the added checkpoints, and again the newest checkpoint of each run, as lines of a checkpoint file
    * @throws OperatorError
    */
   later(): Promise<readonly RawLine[]>;

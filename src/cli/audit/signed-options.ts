@@ -142,7 +142,10 @@ export interface GivenCheckpoints {
   readonly fetchedAt: number;
   /** Reads the checkpoints of the registry and of all files, as lines of checkpoint files. */
   lines(): AsyncIterable<readonly RawLine[]>;
-  /** Reads what the registry has received since, and adds it to `witnessed`. Then reads the checkpoint files again. */
+  /**
+   * Reads the checkpoints that the registry has received since the last fetch, and adds them to `witnessed`. Then reads
+   * the checkpoint files again.
+   */
   later(): AsyncIterable<readonly RawLine[]>;
 }
 
@@ -273,8 +276,8 @@ export async function readSignedRuns(
 }
 
 /**
- * Reads the checkpoints that were stored while the log was read, if the log refers to them. Call it after the last line
- * of the log.
+ * If the log refers to checkpoints that are not known yet, reads the checkpoints that were stored while the log was
+ * read. Call it after the last line of the log.
  * @throws OperatorError
  */
 export async function readLaterCheckpoints(signed: SignedRuns, given: GivenCheckpoints): Promise<void> {

@@ -99,8 +99,8 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 export interface OpenVerifier {
   readonly verifier: Verifier;
   /**
-   * Ends the verification. If the log refers to newer checkpoints than the known ones, first reads the checkpoints that
-   * were stored since. If that fails, adds a note to the verdict and uses only the known checkpoints.
+   * Ends the verification. If the log refers to checkpoints that are not known yet, first reads the checkpoints that
+   * were stored while the log was read. If that fails, adds a note to the verdict and uses only the known checkpoints.
    * @param areAll false if a file could not be read to its end
    */
   readonly end: (areAll: boolean) => Promise<Verdict>;

@@ -90,8 +90,8 @@ function checksOfGateway(config: Config): Check[] {
 }
 
 /**
- * Creates a check of the file of a signing key. An existing file must hold a valid key. The server creates a missing
- * file at startup, so the check then requires that the directory is writable.
+ * Creates a check of the file of a signing key. An existing file must hold a valid key. If the file is missing, its
+ * directory must be writable, because the server creates the file at startup.
  */
 function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<unknown>): Check {
   return existsSync(keyFile) ? works(`${path}.keyFile`, read) : canWrite(`${path}.keyFile`, keyFile, 'error');

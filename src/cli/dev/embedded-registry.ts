@@ -34,8 +34,8 @@ export interface EmbeddedRegistry {
 /** Options that the command `dev` passes to its registry. */
 interface EmbeddedOptions {
   /**
-   * Prefix of temporary Redis keys. If the configuration uses this prefix, the end of the process and a failed start
-   * delete all keys with the prefix. Null: nothing is deleted.
+   * Prefix of temporary Redis keys. If the configuration uses this prefix, all keys with the prefix are deleted when
+   * the process stops or its start fails. Null: nothing is deleted.
    */
   readonly temporaryPrefix: string | null;
   /** Returns the URL of the operators' API, which the services provide; null until the services have started. */
@@ -43,8 +43,8 @@ interface EmbeddedOptions {
   /** Returns the address at which merchants reach the gateway. */
   readonly merchantApi: () => MerchantApi;
   /**
-   * Adds a function that runs at the end and after a failed start, before the functions that were added earlier. Throws
-   * if the process is stopping.
+   * Adds a function that runs when the process stops or its start fails. The function that was added last runs first.
+   * Throws if the process is already stopping.
    */
   readonly closeLater: (close: () => Promise<void>) => void;
 }

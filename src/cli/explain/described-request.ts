@@ -45,7 +45,7 @@ export function describedRequest(description: Description, entry: AccessEntry | 
   return { method, target: path, headers, remote, tls, at: at ?? timeOf(entry) };
 }
 
-/** Returns the key or merchant that a log line names; null if it names neither. */
+/** Returns the key or merchant that a log line names; null if the line names no key and no merchant. */
 export function keyOf({ gateway, organization }: AccessEntry): KeySought | null {
   if (gateway.key?.id !== undefined) return { keyId: gateway.key.id };
   return organization?.id === undefined ? null : { merchantId: organization.id };

@@ -55,7 +55,7 @@ interface Stored {
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
-/** Which key of a merchant fits best: one of `environment` that is active at time `at` (milliseconds since 1970). */
+/** The preferred key of a merchant: one of `environment` that is active at the time `at` (milliseconds since 1970). */
 interface Preferred {
   readonly environment: string;
   readonly at: number;

@@ -41,7 +41,7 @@ export class WorkerMetrics<Worker extends object> {
   }
 
   #of(worker: Worker, metrics: MetricObjects | null): MetricObjects {
-    if (this.#gone.has(worker)) return [readinessMetric(false)]; // the sum of ended workers has its counters already
+    if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of ended workers already
     if (metrics === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
     this.#last.set(worker, counterMetrics(metrics));
     return metrics;

@@ -1,6 +1,6 @@
 /**
  * All permissions of administrators. Each route of the admin API and of the operators' API requires one of them, unless
- * the route needs no credential. The roles of the registry consist of them.
+ * the route needs no credential. Each role of the registry is a set of permissions.
  */
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),

@@ -150,7 +150,7 @@ async function verifyTrail(
   while (after !== null && after < head.position) {
     const page: ChainPage = await readPage(client, after);
     if (hasGap(page, after)) {
-      // The registry may have deleted the missing events after their retention period, since the last page.
+      // Since the last page was read, the registry may have deleted the missing events after their retention period.
       const present = (await readState(client)).pruned;
       if (present.position > after) {
         check.continueAfter(present);
