@@ -47,7 +47,7 @@ interface Call {
   readonly body?: object;
   /** The reason that the person gives for the change. The audit trail records this reason. */
   readonly reason?: string | undefined;
-  /** Cancels a read. A request without it cannot be cancelled, but has a time limit. */
+  /** Cancels a GET. A change, or a GET without a signal, cannot be cancelled, but has a time limit. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -36,8 +36,8 @@ function urlOf(entry) {
 const { code } = await transform(readFileSync('src/console/texts.ts', 'utf8'), { loader: 'ts' });
 const { texts } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
 
-// During an upgrade, the Service can pass the request for the script to a registry of another build, which does not
-// have it. The page then keeps the text in #root, which the script would have replaced.
+// During an upgrade, the Kubernetes Service can pass the request for the script to a registry of another build, which
+// lacks this script. The page then keeps the text in #root, which the script would have replaced.
 const page = `<!doctype html>
 <html lang="en">
   <head>

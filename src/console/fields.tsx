@@ -174,7 +174,7 @@ export function Pager({ meta }: { readonly meta: Meta | null | undefined }): Rea
   const [, setParameters] = useSearchParams();
   const page = usePage();
   const pages = Math.max(1, meta?.total_pages ?? 1);
-  // While a page is being read, the data is of another page, perhaps with other filters.
+  // While a page is being read, `meta` still belongs to the page shown before, perhaps with other filters.
   const isBeyond = meta?.current_page === page && page > pages;
   const go = (to: number, replace = false): void =>
     setParameters(

@@ -40,7 +40,7 @@ export function useChanges(isAllowed: boolean): void {
     };
     const followLater = (): void => {
       source = null;
-      // The pause is random, so that not all pages return at once after an outage. It doubles with each failed
+      // The pause is random, so that not all pages reconnect at once after an outage. It doubles with each failed
       // request, because the registry may store a refused request as an event.
       const pause = (5_000 + Math.random() * 25_000) * 2 ** refusals;
       refusals += 1;
@@ -58,8 +58,8 @@ export function useChanges(isAllowed: boolean): void {
 
 /**
  * Returns a function that reads a list again. While the list is being read, further calls cause only one more read,
- * after the present one. If each change restarted the read, no read would finish while changes are frequent, and the
- * registry would still run each abandoned query.
+ * which begins after the current read. If each change restarted the read, no read would finish while changes are
+ * frequent, and the registry would still run each abandoned query.
  */
 function reloader(client: QueryClient): (list: string) => void {
   /** The lists that are being read, and whether each has to be read again after that. */

@@ -45,7 +45,7 @@ export function EnterPage(): ReactNode {
   useEffect(() => {
     // Remove the token from the address bar and the browser history.
     history.replaceState(null, '', '/console/enter');
-    // Another link that is opened in this tab changes only the fragment.
+    // If another link is opened in this tab, only the fragment changes. So reload the page, which reads the new token.
     const reload = (): void => location.reload();
     addEventListener('hashchange', reload);
     return () => removeEventListener('hashchange', reload);

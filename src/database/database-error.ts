@@ -66,7 +66,7 @@ const sqliteFailures: readonly SqliteFailure[] = [
   },
 ];
 
-/** Converts a failure of SQLite that an operator can fix; null for an error of the statement itself. */
+/** Returns a DatabaseError if an operator can fix the failure of SQLite; null for an error of the statement itself. */
 export function sqliteFailureOf(error: unknown): DatabaseError | null {
   const code = error instanceof Libsql.SqliteError ? error.code : '';
   const failure = sqliteFailures.find(({ codes }) => codes.test(code));
@@ -119,7 +119,7 @@ function postgresCondition(error: unknown): DatabaseCondition {
 }
 
 /**
- * Converts a failure of PostgreSQL. The message is one sentence that tells the operator why PostgreSQL is unusable.
+ * Converts a failure of PostgreSQL to a DatabaseError, whose message tells the operator why PostgreSQL is unusable.
  * @param place the host and database of the URL, without the rest, which can contain a password
  */
 export function postgresFailure(error: unknown, place: string): DatabaseError {

@@ -115,7 +115,7 @@ export async function limitLockWait<Tables>(transaction: Kysely<Tables>, millise
 
 /** Maximum wait of one try of `lockTables`, shorter than the default `deadlock_timeout` of PostgreSQL (1 second). */
 const tryMilliseconds = 900;
-/** Pause between two tries of `lockTables`. The requests that waited behind a try run meanwhile. */
+/** Pause between two tries of `lockTables`, in which the requests that waited for the tables can run. */
 const pauseMilliseconds = 250;
 /** Wait for one table alone, longer than the default `deadlock_timeout` (1 second). */
 const aloneMilliseconds = 2_000;
@@ -124,9 +124,9 @@ const lastTryMilliseconds = 30_000;
 
 /**
  * Locks these tables until the end of the transaction, so that no other transaction can read or write them. Requests
- * lock the same tables in several orders, so a wait can become a deadlock. PostgreSQL would end it by aborting either
- * transaction. So this function waits only briefly, gives its locks back, and tries again for half a minute. SQLite
- * needs no lock: a write transaction locks the whole database.
+ * lock the same tables in several orders, so a wait can become a deadlock. PostgreSQL would end it by aborting one of
+ * the transactions. So this function waits only briefly, gives its locks back, and tries again for half a minute.
+ * SQLite needs no lock: a write transaction locks the whole database.
  * @throws DatabaseError if other transactions hold a table all the time
  */
 export async function lockTables(transaction: Kysely<unknown>, tables: readonly string[]): Promise<void> {
@@ -145,8 +145,8 @@ export async function lockTables(transaction: Kysely<unknown>, tables: readonly 
       if (!isBusy(error) || performance.now() > until) throw error;
       await sql`rollback to savepoint before_locks`.execute(transaction);
     }
-    // PostgreSQL cancels an autovacuum that is in the way, but only after `deadlock_timeout`. A transaction that holds no
-    // other table can wait that long without a deadlock.
+    // PostgreSQL cancels an autovacuum that is in the way, but only after `deadlock_timeout`. A transaction that holds
+    // no other table can wait that long without a deadlock.
     for (const table of tables) await waitAlone(transaction, table);
     await pause(pauseMilliseconds);
   }
@@ -154,7 +154,7 @@ export async function lockTables(transaction: Kysely<unknown>, tables: readonly 
   await sql`select set_config('lock_timeout', ${rows[0]?.former ?? '0'}, true)`.execute(transaction);
 }
 
-/** Waits for the lock of one table, and gives it back. Needs the savepoint `before_locks`. */
+/** Waits until it can lock one table, and releases the lock. Needs the savepoint `before_locks`. */
 async function waitAlone(transaction: Kysely<unknown>, table: string): Promise<void> {
   await limitLockWait(transaction, aloneMilliseconds);
   await sql`lock table ${sql.table(table)} in access exclusive mode`.execute(transaction).catch((error: unknown) => {

@@ -255,7 +255,7 @@ function runStatement<Row>(
   });
 }
 
-/** Converts a failure that an operator can fix to a DatabaseError. Rethrows errors of the statement itself. */
+/** Runs `act`. Throws a DatabaseError if an operator can fix the failure. Rethrows errors of the statement itself. */
 function withDatabaseErrors<Result>(act: () => Result): Result {
   try {
     return act();

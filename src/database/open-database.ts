@@ -159,8 +159,8 @@ export interface MigratedOptions extends DatabaseOptions {
 }
 
 /**
- * Opens and migrates a database. PostgreSQL is migrated over separate connections: on the normal ones, the statement
- * timeout would abort the migration of a large table at each start.
+ * Opens and migrates a database. PostgreSQL is migrated over separate connections: on the normal connections, the
+ * statement timeout would abort the migration of a large table at each start.
  * @throws DatabaseError
  */
 export async function openMigrated<Tables>(options: MigratedOptions, migrations: Migrations): Promise<Kysely<Tables>> {

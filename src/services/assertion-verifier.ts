@@ -20,8 +20,8 @@ export interface AssertionVerifier {
   /**
    * Verifies an assertion, and returns its merchant and environment.
    * @param path path of the request, which determines the upstream that the `aud` claim must name
-   * @throws Refusal 403 for an assertion that the gateway did not sign, that is expired or malformed, or that is for
-   * another upstream; also for a path that belongs to no upstream
+   * @throws Refusal 403 if the gateway did not sign the assertion, if the assertion is expired, malformed or for
+   * another upstream, or if the path belongs to no upstream
    * @throws OperatorError if the gateway's public keys cannot be fetched
    */
   verify(assertion: string, path: string): Promise<Tenant>;

@@ -47,7 +47,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   const takesId = schema?.params !== undefined;
   const unavailable = 'The database is unavailable';
   const invalid = method === 'get' ? 'Invalid query parameters' : 'Invalid fields, query parameters or JSON';
-  // Only a POST reads the Idempotency-Key. A repeated PATCH or DELETE has no further effect without it.
+  // Only a POST reads the Idempotency-Key. A repeated PATCH or DELETE has no further effect, even without a key.
   const [reused, repeat] =
     method === 'post'
       ? [', or the Idempotency-Key was used for another request', 'repeat it with the same Idempotency-Key']

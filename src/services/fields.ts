@@ -63,8 +63,8 @@ export function textOrNull(example: string | null, description?: string) {
 }
 
 /**
- * Creates the schema of a field that can be absent or null. Some clients send null for fields that they do not set, so
- * null means the same as an absent field in a new record. In a change, null removes the value.
+ * Creates the schema of a field that can be absent or null. Some clients send null for fields that they do not set. So
+ * in a new record, null means the same as an absent field. In a change, null removes the value.
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {

@@ -73,7 +73,7 @@ function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier)
 }
 
 /**
- * Returns the path that determines for which upstream the assertion must be. A client can percent-encode any character,
+ * Returns the path that determines which upstream the assertion must name. A client can percent-encode any character,
  * so the path as sent could match the route of another upstream. This function therefore takes the path of the matched
  * route, and encodes the decoded parameters in the standard way. If no route matches, it returns the path as sent.
  */

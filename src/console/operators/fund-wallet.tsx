@@ -33,15 +33,15 @@ export interface Draft {
 }
 
 /**
- * By wallet, the draft that was sent last and whose success the person has not seen. The money may have been moved, so
- * a repeat needs the same reference, also after the person has visited other pages. Only the memory of the page has
- * these drafts, so that nothing of them stays in the browser.
+ * For each wallet id, the draft that was sent last, if the person has not seen its success. The money may have been
+ * moved, so a retry needs the same reference, even after the person has visited other pages. The drafts are only in the
+ * memory of the page, so the browser does not store them.
  */
 const sentDrafts = new Map<string, Draft>();
 
 /**
- * Returns the draft for the next funding of a wallet: the one whose outcome the person does not know, or an empty one
- * with a new reference. The services move money only once per reference.
+ * Returns the draft for the next funding of a wallet: the sent draft whose outcome the person does not know, or else an
+ * empty draft with a new reference. The services move money only once per reference.
  */
 export function nextDraft(walletId: string): Draft {
   const empty = { amount: '', reference: `console-${crypto.randomUUID()}`, reason: '', approvalId: null };

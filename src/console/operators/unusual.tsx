@@ -17,7 +17,7 @@ interface Finding {
   readonly keyId: string;
 }
 
-/** Lists the open findings of unusual key use: those for which no administrator has made a decision yet. */
+/** Lists the open findings of unusual key use: those without a decision, or with the decision `look` (investigate). */
 export function UnusualPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

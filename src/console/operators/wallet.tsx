@@ -221,7 +221,8 @@ function FundAsApproved({
 async function isMoved(id: string, reference: string, signal: AbortSignal): Promise<boolean> {
   const path = `/wallets/${id}/entries`;
   const { data } = await call<readonly Entry[]>(path, { query: { reference }, signal }).catch((error: unknown) => {
-    // During an upgrade, processes of the previous release reject the parameter. Then search the newest entries.
+    // During an upgrade, processes of the previous release reject the parameter `reference`. Then search the newest
+    // entries.
     if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
     return call<readonly Entry[]>(path, { query: { per_page: 100 }, signal });
   });

@@ -13,7 +13,7 @@ import { created, type Customer, type CustomerChanges, type CustomersQuery, type
 
 const batch = 1000;
 
-/** The response to a repeat of the request that created a customer, once the customer is deleted. */
+/** After a customer was deleted, a repeat of the request that created this customer gets this response. */
 const deletedSince: ResponseToStore = {
   status: 404,
   body: failure(
@@ -143,8 +143,8 @@ export function updateCustomer(
 
 /**
  * Deletes a customer, but keeps its list position for clients that are paging through the list. Also replaces the
- * stored response to the request that created the customer, because it contains the personal data. Returns false for an
- * unknown id.
+ * stored response to the request that created the customer, because this response contains the personal data. Returns
+ * false for an unknown id.
  */
 export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: SqlTime): Promise<boolean> {
   return database.transaction().execute(async (transaction) => {
@@ -164,7 +164,7 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
   });
 }
 
-/** Returns the start of the body of the response to the creation of this customer, up to and including the id. */
+/** Returns the beginning of the response body that was stored when this customer was created. It ends with the id. */
 function creationOf(id: string): string {
   return JSON.stringify(success(created, { id })).slice(0, -'}}'.length);
 }

@@ -16,7 +16,7 @@ const phone = Type.String({
   examples: ['+2348012345678'],
 });
 
-/** The message of the response to the creation of a customer. Stored responses contain it, so it never changes. */
+/** The message of the response that reports a created customer. Stored responses contain it, so it never changes. */
 export const created = 'Customer created';
 
 /** The body of `POST /dev/customers`. */

@@ -3,8 +3,8 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 
 /**
- * The status code and JSON body of a response, as sent to the client. Only for an operator's rejected movement, the
- * stored body differs: it contains just the failure code.
+ * The status code and JSON body of a response, as sent to the client. There is one exception: the stored body for an
+ * operator's rejected movement contains only the failure code.
  */
 export interface ResponseToStore {
   readonly status: number;
@@ -87,8 +87,8 @@ export async function purgeStoredResponses(database: ServicesDatabase, until: Sq
 }
 
 /**
- * Makes up to 1000 responses stored before `now` count as stored at `now`; returns true if some remain. It is a batch,
- * because a statement that changes the whole table could exceed its timeout, and would block SQLite.
+ * Makes up to 1000 responses stored before `now` count as stored at `now`; returns true if more of them remain. One
+ * statement for the whole table could exceed its timeout, and would block SQLite.
  */
 export async function renewStoredResponses(database: ServicesDatabase, now: SqlTime): Promise<boolean> {
   const until = addMilliseconds(now, -1);

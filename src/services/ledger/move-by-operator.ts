@@ -36,9 +36,9 @@ export interface OperatorEntry {
   readonly isRepeated: boolean;
 }
 
-/** Callbacks of the caller of `moveByOperator`. Neither is called if an earlier order has the same reference. */
+/** Callbacks of `moveByOperator`. They are not called if an earlier order has the same reference. */
 interface MovementSteps {
-  /** Called before the money moves. Throws a Refusal if this order must not move it. */
+  /** Called before the money moves. Throws a Refusal if this order must not move the money. */
   readonly beforeMove: () => void;
   /** Called in the transaction that moves the money. */
   readonly onMoved: (transaction: ServicesTransaction, entry: EntryRow) => Promise<void>;
@@ -56,7 +56,7 @@ type RefusalCode = keyof typeof storedRefusals;
 
 /**
  * A reference is unique across all merchants and environments, so rejections are stored under this one owner. Its
- * merchant id is empty, which the id of a merchant never is.
+ * merchant id is empty, so it is not a real merchant.
  */
 const ofAllWallets: Tenant = { merchantId: '', environment: 'live' };
 

@@ -2,8 +2,8 @@ import { addSequence } from '../../database/dialects.js';
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * A table of events about operators that are not yet sent to the registry. Processes of the previous release, which run
- * during an upgrade, add no rows to it.
+ * A table for events about operators. It holds each event until the registry has stored the event. Processes of the
+ * previous release, which run during an upgrade, add no rows to it.
  */
 export const operatorEvents: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -49,7 +49,8 @@ export interface OperatorAttemptOptions {
 
 /**
  * Stores events about refused attempts and about reads. The events are sent to the registry later. The number of events
- * about refused attempts is limited. For reads, one event is stored per hour, operator, merchant and kind of records.
+ * about refused attempts is limited. For reads, one event is stored for each combination of hour, operator, merchant
+ * and kind of records.
  */
 export class OperatorAttempts {
   readonly #options: OperatorAttemptOptions;
@@ -80,7 +81,7 @@ export class OperatorAttempts {
 
   /**
    * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, the counts are
-   * stored as one event per address or IPv6 /64, credential (token or session) and missing item.
+   * stored: one event for each combination of address or IPv6 /64, credential (token or session) and missing item.
    */
   refused(
     author: EventAuthor,
