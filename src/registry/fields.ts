@@ -42,7 +42,7 @@ export const holdsApiKeyMessage =
  */
 export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ format: 'date-time' })]));
 
-/** Returns the time of the last status change, as ISO 8601. */
+/** Returns the time of the last status change, as ISO 8601; null if the time is unknown. */
 export function statusTimeOf({ status_changed_at: at }: { readonly status_changed_at: number | null }): string | null {
   return at === null ? null : new Date(at).toISOString();
 }

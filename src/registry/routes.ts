@@ -8,9 +8,9 @@ import type { RegistryContext } from './registry-context.js';
 export type Routes = (app: RestApp, context: RegistryContext) => void;
 
 /**
- * Sends the response to a change. The status is 202 if the change is not yet written to the gateways' store, or if a
- * gateway outside the roster (the list of known gateways) could use old records. After a 202, a client must not assume
- * that a revocation is effective.
+ * Sets the status of the response to a change, and returns the body. The status is 202 if the change is not yet written
+ * to the gateways' store, or if a gateway outside the roster (the list of known gateways) could use old records. After
+ * a 202, a client must not assume that a revocation is effective.
  */
 export function respondToChange<Data extends object>(
   reply: FastifyReply,

@@ -67,8 +67,8 @@ interface RevisionRow {
   id: 1;
   value: number;
   /**
-   * The id of the current generation (a complete rewrite of the store). If the store has another generation, all
-   * records are rewritten.
+   * The id of the current generation. The registry starts a new generation each time it rewrites the whole store. If
+   * the store has the id of another generation, the registry rewrites all records.
    */
   generation: string;
   /**
@@ -88,6 +88,7 @@ interface RevisionRow {
    * announcement.
    */
   published_revision: Generated<number>;
+  /** The name of the change with the revision `published_revision`; null before the first announcement. */
   published_change: Generated<string | null>;
   /**
    * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of these secrets. Null
@@ -125,8 +126,8 @@ interface GatewayRow {
 }
 
 /**
- * An earlier generation (complete rewrite of the store) of this database. A store with records of this generation, for
- * example a store that was restored from a backup, belongs to this database too.
+ * The id of an earlier generation. This database starts a new generation each time it rewrites the whole store. A store
+ * with the id of an earlier generation, for example one restored from a backup, belongs to this database too.
  */
 interface FormerGenerationRow {
   generation: string;

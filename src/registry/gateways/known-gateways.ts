@@ -18,8 +18,8 @@ export interface KnownGateway {
   /** Start time of the gateway as ISO 8601. Null if the store has no acknowledgement of this gateway. */
   readonly startedAt: string | null;
   /**
-   * Revision (number) of the newest change that the gateway has acknowledged in the current generation. A generation is
-   * a complete rewrite of the store. Null if the gateway has acknowledged no change in this generation.
+   * Revision (number) of the newest change that the gateway has acknowledged in the current generation, which began
+   * with the last complete rewrite of the store. Null if the gateway has acknowledged no change in this generation.
    */
   readonly revision: number | null;
   /** Whether the gateway is in the roster. */

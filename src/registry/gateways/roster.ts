@@ -223,8 +223,8 @@ function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGate
 
 /**
  * Returns true if a gateway has to be added to the roster: it is not leaving, and its acknowledgement names the current
- * generation (complete rewrite of the store). Also true if the acknowledgement names no generation: a gateway of an
- * earlier release uses records even without a grant.
+ * generation, which began with the last complete rewrite of the store. Also true if the acknowledgement names no
+ * generation: a gateway of an earlier release uses records even without a grant.
  */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;

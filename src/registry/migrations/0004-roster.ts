@@ -9,7 +9,8 @@ import { addSequence, lockTables } from '../../database/dialects.js';
 export const roster: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
-    // Changes lock these tables too. So this migration and the next ones take all their locks here, at once.
+    // Changes lock these tables too, so locks one after another could deadlock. This migration locks all of them at
+    // once, also for the next migrations, which run in the same transaction.
     await lockTables(database, ['revision', 'outbox', 'merchants', 'api_keys', 'events']);
     await addSequence(database, schema.createTable('restores'), 'seq')
       .addColumn('found_at', 'bigint', (column) => column.notNull())

@@ -15,7 +15,7 @@ export interface RequestedRecordsOptions {
 
 /**
  * Result of a step. `more`: further requests could be pending; `idle`: no requests are pending; `lost`: another process
- * now writes to the store, or the store is no longer in its recorded state.
+ * now writes to the store, or the store is no longer in the state that the database has recorded for it.
  */
 export type ReplyStep = 'more' | 'idle' | 'lost';
 

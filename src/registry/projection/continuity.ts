@@ -16,9 +16,9 @@ export interface ContinuityOptions {
 }
 
 /**
- * The generation and the revision that a gateway's message names. A generation is a complete rewrite of the store and
- * has an id. A revision is the number of a change. The message proves that the change was made. If the database lacks
- * the change, the database was restored from a backup.
+ * The generation and the revision that a gateway's message names. Each complete rewrite of the store begins a new
+ * generation, which has an id. A revision is the number of a change. The message proves that the change was made. If
+ * the database lacks the change, the database was restored from a backup.
  */
 interface Claim {
   readonly generation?: string | undefined;
@@ -42,7 +42,7 @@ export interface Loss {
   /** Whether every gateway that could use a cached record is in the roster (the list of gateways in the database). */
   readonly isAccounted: boolean;
   /**
-   * How long after the rebuild (rewrite of the store) no change counts as in force. During this time, a gateway that is
+   * For how long after the rewrite of the store no change counts as in force. During this time, a gateway that is
    * missing in the roster could use old records. The same is true for a gateway that reads from a Redis server which a
    * failover has replaced.
    */
@@ -133,8 +133,8 @@ export class Continuity {
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
     // If the meta record names servers, gateways need a grant, which is a permission to use cached records. A meta
-    // record of an earlier release names no servers. With such a meta record, unknown gateways could work without a
-    // grant, so the registry waits until their cached records have expired.
+    // record of an earlier release names no servers. Unknown gateways could then work without a grant, so the registry
+    // waits until their cached records have expired.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
@@ -144,9 +144,9 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // The database lacks no change if it has the newest change that the store has announced to gateways, whatever Redis
-    // server this is. If the registry was interrupted after the announcement, that change is still in the outbox, so
-    // `isNamedChange` looks there too.
+    // The database lacks no change if it has the newest change that the store has announced to gateways. This is true
+    // even if the store is now on another Redis server. If the registry was interrupted after the announcement, that
+    // change is still in the outbox, so `isNamedChange` looks there too.
     const isProven =
       history.published !== null &&
       (snapshot.change === history.published.change ||

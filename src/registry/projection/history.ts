@@ -5,8 +5,8 @@ import type { RegistryDatabase } from '../registry-database.js';
 /** What the database stores about its own changes, and about the Redis servers that contain its records. */
 export interface History {
   /**
-   * Id of the current generation (a complete rewrite of the store). If the store is not in its recorded state, changes
-   * or records might have been lost, and a new generation begins.
+   * Id of the current generation. Each complete rewrite of the store begins a new generation. A rewrite is needed if
+   * the store is not in the state that the database has recorded for it: changes or records might have been lost.
    */
   readonly generation: string;
   /** The revision (number) of the newest change. */

@@ -78,7 +78,7 @@ interface RecordsWriterOptions {
   readonly store: Pick<RecordsStore, 'write' | 'rewrite'>;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
-  /** Creates the id of a new generation (a complete rewrite of the store). */
+  /** Creates the id of a new generation. Each complete rewrite of the store begins a new generation. */
   readonly newGeneration: () => string;
 }
 
@@ -121,7 +121,7 @@ export class RecordsWriter {
 
   /**
    * Handles records that the store did not overwrite, because its copies have a later revision:
-   * 1. If the database has a change with this revision, the records have changed meanwhile and are written again.
+   * 1. If the database has a change with a copy's revision, the records have changed meanwhile and are written again.
    * 2. If all changes in the database are older, the database was restored from a backup. A new generation begins, and
    *    the list of restores gets an entry.
    * @param stayed the highest revision of these copies; 0 if the store has overwritten all records

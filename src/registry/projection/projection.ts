@@ -17,7 +17,7 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  /** Creates the id of a new generation (a complete rewrite of the store). */
+  /** Creates the id of a new generation. Each complete rewrite of the store begins a new generation. */
   readonly newGeneration: () => string;
   /** The maximum time for which a gateway is allowed to use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
@@ -33,7 +33,7 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly onPublished?: () => void;
 }
 
-/** How long a pass writes before it verifies again that the server is still the master, in milliseconds. */
+/** How long `run` writes before it verifies again that the Redis server is still the master, in milliseconds. */
 const verifiedMilliseconds = 1_000;
 
 /**
@@ -62,7 +62,7 @@ export class Projection {
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
-  /** The epoch of the snapshot that this pass compares with the database, and when that epoch was last verified. */
+  /** The epoch of the snapshot that `run` compares with the database, and when that epoch was last verified. */
   #verified = { epoch: NaN, at: -Infinity };
   #hasReachedStore = false;
 
@@ -276,8 +276,8 @@ export class Projection {
   }
 
   /**
-   * Whether a pass can write another batch. Reads the store's state again once a second: with Sentinel, only this read
-   * checks that the server is still the master. Otherwise a long pass could confirm changes on a replaced master.
+   * Whether `run` can write another batch. Reads the store's state again once a second: with Sentinel, only this read
+   * checks that the server is still the master. Otherwise a long `run` could confirm changes on a replaced master.
    * @throws Error if no majority of the sentinels confirms the master
    */
   async #mayGoOn(): Promise<boolean> {

@@ -16,13 +16,13 @@ export interface RebuildOptions {
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish' | 'keep'>;
   readonly writer: RecordsWriter;
-  /** Creates the id of a new generation (a complete rewrite of the store). */
+  /** Creates the id of a new generation. Each complete rewrite of the store begins a new generation. */
   readonly newGeneration: () => string;
   /** Called between two batches of records; if it returns false, the rewrite of the store stops. */
   readonly mayGoOn: () => Promise<boolean>;
   /** Replies to gateways that request records. Returns false if another process now writes to the store. */
   readonly replyToAsks: () => Promise<boolean>;
-  /** Called before the first write, with the id of the new generation (complete rewrite of the store). */
+  /** Called before the first write, with the id of the new generation. */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
 }
@@ -36,9 +36,9 @@ export interface Rebuilt {
 
 /**
  * Rewrites the whole store as a new generation: writes each record, deletes unknown records, and finally marks the
- * store as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once.
- * But they are published (announced to gateways) at the end, because gateways rely on all records up to a published
- * change.
+ * store as complete. Gateways can read valid records throughout. Changes that are made meanwhile are written at once,
+ * but published (announced to gateways) only at the end: gateways assume that the store has the records of all changes
+ * up to a published change.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -80,9 +80,9 @@ export class Rebuild {
     // comparison of these revisions then no longer shows that the database lacks changes. So records are also held back
     // (restricted) after an interrupted rebuild.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Holds back records whose revocation the database has lost. Only the records that are still in the store, and the
-    // reports of gateways, show such a revocation. So this happens before the first write replaces these records. This
-    // is also done if a loss is only possible: the database might have reused the revision of a lost change.
+    // Holds back records whose revocation the database has lost. Only the old records in the store and the reports of
+    // gateways show a lost revocation, so this happens before the first write replaces the old records. It happens even
+    // if a loss is only possible, because the database might have reused the revision of a lost change.
     const canLackChanges = loss.isBehind || loss.isUnverified || isInterrupted;
     if (canLackChanges && !(await this.#holdBack(loss, snapshot.revision))) return null;
 

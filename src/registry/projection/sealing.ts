@@ -122,8 +122,8 @@ export class Sealing {
   }
 
   /**
-   * Seals every record with the current secret, without a new generation (complete rewrite of the store). Writes the
-   * meta record last, because its seal states that all records are sealed.
+   * Seals every record with the current secret. Does not begin a new generation. Writes the meta record last, because
+   * its seal states that all records are sealed.
    * @returns false if the sealing stopped early, for example because another process now holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
