@@ -87,8 +87,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
     });
     app.addHook('preHandler', async (request, reply) => {
       const { access } = request.routeOptions.config;
-      // The body can arrive long after the head. Without a second check, a request that began before the revocation of
-      // its credential could still act after it.
+      // The body can arrive long after the head. Without a second check, a request could still act after the revocation
+      // of its credential.
       if (access !== undefined && hasBody(request)) await admit(request, reply, options);
       const { body } = request;
       if (access?.fields === undefined || typeof body !== 'object' || body === null) return;

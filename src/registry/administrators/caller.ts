@@ -35,7 +35,7 @@ export interface Caller {
   readonly session: CallerSession | null;
 }
 
-/** The session of the console that makes a request. Times are in milliseconds since 1970. */
+/** The console session with which a request is made. Times are in milliseconds since 1970. */
 export interface CallerSession {
   readonly id: string;
   /** The token with which the session's link was created; null if the session does not depend on a token. */

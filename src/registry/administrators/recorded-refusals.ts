@@ -7,7 +7,8 @@ import { refusedAuthorOf } from './request-author.js';
 import { tokenPrefix } from './token-text.js';
 
 /**
- * Stores the event of a refused request, or counts the request. Returns the refusal, to be thrown.
+ * Stores an event about a refused request. After many refusals, only counts the request. Returns the refusal, which the
+ * caller of this function throws.
  * @param needs what the caller lacks, such as a permission
  */
 export async function recordRefusal(

@@ -4,7 +4,7 @@ import type { Caller } from './caller.js';
 import { type Permission, permits } from './roles.js';
 
 /**
- * Thrown if the caller lacks a right, or sends an invalid header before the right is checked.
+ * Thrown if the caller lacks a right, or if an invalid header is found before the right is checked.
  * `recordingRefusals` stores the refused request as an event. The response can have any status, for example 404 to hide
  * that a record exists.
  */
@@ -37,14 +37,14 @@ export function lacksReason({ reasonFor }: Reasons, { reason }: Author, permissi
   return reason === null && reasonFor?.has(permission) === true;
 }
 
-/** Requires the reason that the use of a permission requires. @throws RefusedRight */
+/** Requires that the author gave a reason, if the use of this permission requires one. @throws RefusedRight */
 export function requireReason(reasons: Reasons, author: Author, permission: Permission): void {
   if (lacksReason(reasons, author, permission)) throw new RefusedRight('a reason', reasonRequired(permission));
 }
 
 /**
- * Requires the right to act for other administrators or to see their data, and the reason that its use requires. For
- * routes that need this right only if the request concerns another administrator.
+ * Requires the right to act for other administrators or to see their data. Also requires a reason, if the use of this
+ * right requires one. For routes that need this right only if the request concerns another administrator.
  * @param authorOf returns the author, or throws a 400 for an invalid reason. Called only if the caller has the right:
  *   without the right, the response is always `hidden`.
  * @param hidden the refusal if the caller lacks the right; it can hide that a record exists

@@ -25,7 +25,7 @@ interface AdministratorRow {
 interface TokenRow {
   id: string;
   administrator_id: string;
-  /** The first of the issuers; null without issuers. The previous release knows only this column. */
+  /** The first of the issuers (see `issuers`); null without issuers. The previous release knows only this column. */
   issued_by: string | null;
   /**
    * The ids of the other administrators who could know the token, as a JSON list: the administrator who issued it, and

@@ -25,7 +25,10 @@ const longestMilliseconds = 8 * 60 * minute;
  */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** Grace period, in milliseconds, after a sign-in replaced a session: late requests of the session keep the cookie. */
+/**
+ * Grace period, in milliseconds, after a sign-in has replaced a session. Late requests with the old cookie then do not
+ * delete the browser's new cookie.
+ */
 const lateMilliseconds = minute;
 /**
  * How long an expired session stays stored. During this time, the registry can still identify the session of a rejected
@@ -128,7 +131,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
     },
     noteUse: async ({ headers, routeOptions }, caller, now) => {
       // Requests that a page sends by itself have `x-unattended`. EventSource cannot send this header, so a stream
-      // always counts as such a request.
+      // always counts as automatic.
       const isAutomatic = headers['x-unattended'] !== undefined || routeOptions.config.operation?.isStream === true;
       if (!isAutomatic) await noteSession(database, caller, now);
     },
@@ -186,7 +189,7 @@ async function identify(database: RegistryDatabase, secret: string, source: stri
   return { caller: callerIn(row) };
 }
 
-/** Whether a session began at this time. A session that ended at the same time was replaced by it (`openSession`). */
+/** Whether a session began at this time. If so, it replaced the session that ended at this time (`openSession`). */
 async function hasOpenedAt(database: RegistryDatabase, at: number): Promise<boolean> {
   const opened = database.selectFrom('console_sessions').select('id').where('created_at', '=', at);
   return (await opened.executeTakeFirst()) !== undefined;

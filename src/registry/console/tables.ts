@@ -8,7 +8,7 @@ interface Grant {
   roles: string | null;
   /** The addresses and CIDRs from which the session or link is valid, as a JSON list; null: all addresses. */
   sources: string | null;
-  /** The first of the issuers; null without issuers. The previous release knows only this column. */
+  /** The first of the issuers (see `issuers`); null without issuers. The previous release knows only this column. */
   issued_by: string | null;
   /**
    * The ids of the administrators, besides `administrator_id`, who could know the link, as a JSON list: the creator of

@@ -28,14 +28,14 @@ const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
  * A database that was restored from a backup lacks later revocations, so revoked keys would be valid again. To prevent
- * this, holds back each key and merchant whose record in the source (the store or a gateway) has fewer rights than in
- * the database because of a change that the database lacks (see `laterRecords`). A held-back record gets the
- * restrictions of the source: its status, its earlier expiry, `goLive: false`. The restrictions stay until an operator
- * removes ("lifts") them.
+ * this, compares the records of a source (the store or a gateway) with the database. Holds back each key and merchant
+ * that has fewer rights in the source, because of a change that the database lacks (see `laterRecords`). A held-back
+ * record gets the restrictions of the source: its status, its earlier expiry, `goLive: false`. The restrictions stay
+ * until an operator removes ("lifts") them.
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared the highest revision that could stand for different changes in the source and in the database; 0 if
- *   there is none (see `laterRecords`)
+ * @param uncompared the highest revision (number of a change) that could stand for different changes in the source and
+ *   in the database; 0 if there is no such revision (see `laterRecords`)
  * @returns the number of newly held-back records
  */
 export async function holdBack(
@@ -100,7 +100,7 @@ export interface Lifted {
 /**
  * Removes the restrictions of a key or merchant that the registry held back after a restore. Gives the key or
  * merchant the state that it had in the restored database.
- * @throws Refusal if the record is not held back, or if the merchant would go live, and the approval rules require
+ * @throws Refusal if the record is not held back. Also if the merchant would go live and the approval rules require
  *   approval for this
  */
 export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {

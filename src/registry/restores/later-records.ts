@@ -10,7 +10,7 @@ import { neverLifted, type RestrictedField, type RestrictedRecord, type Restrict
 
 /**
  * A key whose record in the store, or in a gateway's report, has fewer rights than its row in the database because of a
- * change that the database lacks. `record` is without the restrictions that the database has lifted since.
+ * change that the database lacks. `record` omits the restrictions that the database has lifted since then.
  */
 export interface LaterKey {
   readonly row: StoredKey;
@@ -19,7 +19,7 @@ export interface LaterKey {
 
 /**
  * A merchant whose record in the store, or in a gateway's report, has fewer rights than its row in the database because
- * of a change that the database lacks. `record` is without the restrictions that the database has lifted since.
+ * of a change that the database lacks. `record` omits the restrictions that the database has lifted since then.
  */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
@@ -28,12 +28,13 @@ export interface LaterMerchant {
 
 /**
  * Finds the entries that have fewer rights than their rows in the database because the database lacks a change. An
- * entry has fewer rights if it is inactive, is not live or expires earlier. The database lacks a change in these cases:
+ * entry has fewer rights if it is inactive, is not live or expires earlier. The database lacks a change in these cases
+ * (a revision is the number of a change):
  * 1. The entry has a higher revision than its row.
  * 2. The row has an unpublished change with a revision up to `uncompared`. After a restore, the database might have
  *    reused revisions, and a reused revision does not show which change is later.
- * 3. No change in the database gave the row these rights after the revision of the entry (see `neverLifted`). The
- *    rights that such a change did give to the row are not restricted.
+ * 3. The database has no change after the entry's revision that gave the row these rights (see `neverLifted`). If later
+ *    changes gave the row some of these rights, only the other rights are restricted.
  * @param uncompared the highest revision that could stand for different changes in an entry and in the database; 0 if
  *   no revision was reused
  */
@@ -113,7 +114,7 @@ async function waitingNames(
   return new Set(rows.map(({ name }) => name));
 }
 
-/** Returns the restrictions of the record that the row lacks. A row that is not active lacks no restriction. */
+/** Returns the restrictions that the record has and the row lacks. A row that is not active lacks no restriction. */
 function keyRestrictions({ status, expiresAt }: KeyRecord, row: StoredKey): Restriction[] {
   if (row.status !== 'ACTIVE') return [];
   const end = endOf(expiresAt);
@@ -123,7 +124,7 @@ function keyRestrictions({ status, expiresAt }: KeyRecord, row: StoredKey): Rest
   return restrictions;
 }
 
-/** Returns the restrictions of the record that the row lacks. */
+/** Returns the restrictions that the record has and the row lacks. */
 function merchantRestrictions({ status, goLive }: MerchantRecord, row: LaterMerchant['row']): Restriction[] {
   const restrictions: Restriction[] = status !== 'ACTIVE' && row.status === 'ACTIVE' ? [inactive] : [];
   if (!goLive && row.go_live === 1) restrictions.push({ field: 'goLive', isIn: (state) => state.goLive === false });

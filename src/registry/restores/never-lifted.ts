@@ -27,9 +27,9 @@ const lifting = ['merchant.changed', 'merchant.lifted', 'key.lifted'];
 
 /**
  * Returns the records with restrictions that no later change in the database has lifted, and the fields of these
- * restrictions. Such a record is from a change that the database has lost, even if its revision is not higher than that
- * of the row: after a restore, the database assigns the same revisions to other changes. Leaves out records that are
- * older than the stored events.
+ * restrictions. Such a record is from a change that the database has lost, even if the record has no higher revision
+ * than the row: after a restore, the database assigns the revisions of lost changes to other changes. Leaves out
+ * records that are older than the stored events.
  */
 export async function neverLifted<Found extends RestrictedRecord>(
   database: RegistryDatabase,
@@ -68,9 +68,9 @@ export async function neverLifted<Found extends RestrictedRecord>(
 const unlocked = ['attempt.refused', 'instance-key.pinned', 'merchant.read', 'record.forged', 'sign-in.failed'];
 
 /**
- * Returns a revision from which on the database has the events of all changes. Retention deletes the oldest events, but
- * keeps some of them, such as resets and events with a time in the future. So this is the revision of the first event
- * after the last deleted one. Infinity if there are no events.
+ * Returns a revision: the database has the events of all changes with this revision or a higher one. Retention deletes
+ * the oldest events, but keeps some of them, such as resets and events with a time in the future. So this is the
+ * revision of the first event after the last deleted one. Infinity if there are no events.
  */
 async function oldestRevision(database: RegistryDatabase): Promise<number> {
   const { pruned_position } = await database
@@ -83,8 +83,8 @@ async function oldestRevision(database: RegistryDatabase): Promise<number> {
     .where('events.action', 'not in', ['key.reset', ...unlocked])
     .orderBy('events.seq')
     .limit(1);
-  // Events of earlier releases have no position. If retention has deleted no other events, `pruned_position` is 0, and
-  // the oldest stored event gives the revision.
+  // Events of earlier releases have no position. If retention has deleted no event with a position, `pruned_position`
+  // is 0, and the oldest stored event gives the revision.
   const chained = oldest
     .innerJoin('event_chain', 'event_chain.seq', 'events.seq')
     .where('event_chain.position', '>', pruned_position);

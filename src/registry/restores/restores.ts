@@ -94,8 +94,8 @@ export async function holdBackFromReports(
     // Ignores an unsealed (unauthenticated) report of a gateway that seals its messages. An attacker could forge such a
     // report to deactivate valid keys.
     if (!isSealed && mustSeal.has(instanceId)) continue;
-    // Gateways know only announced changes, and a change in the outbox is not yet announced. If a gateway knows its
-    // revision nevertheless, a change that the restore has lost probably had the same revision.
+    // Gateways know only announced changes, and a change in the outbox is not yet announced. If a gateway nevertheless
+    // knows the revision of a change in the outbox, a change that the restore has lost probably had this revision too.
     count += await holdBack(context, entries, instanceId, isCertain ? Math.max(uncompared, revision) : uncompared);
   }
   if (names.length > 0) await store.removeReports(names);

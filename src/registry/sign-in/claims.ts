@@ -54,7 +54,7 @@ export class ClaimRules {
   }
 }
 
-/** What claims grant a person: roles and, to a merchant's member, that merchant. Otherwise, `merchantId` is null. */
+/** What claims grant a person: roles, and to a member the merchant. For any other person, `merchantId` is null. */
 interface Grant {
   readonly roles: readonly string[];
   readonly merchantId: string | null;

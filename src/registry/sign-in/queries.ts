@@ -60,7 +60,8 @@ export async function claimTurn(
 
 /**
  * Whether a sign-in got its current session token within the last ten seconds (`freshMilliseconds`). The token's time
- * may be up to ten seconds in the future, because the clocks of replicas differ. If later, the clock was set back.
+ * may be up to ten seconds in the future, because the clocks of replicas differ. A token with a later time does not
+ * count: the clock was set back.
  */
 export async function isFresh(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
