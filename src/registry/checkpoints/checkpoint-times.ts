@@ -3,7 +3,7 @@ import type { ReadCheckpoint } from '../../evidence/checkpoint.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { RegistryTables } from '../tables.js';
 
-/** How far two clocks may differ without a finding. */
+/** How far two clocks may differ without a finding (a reported problem). */
 export const clockToleranceMilliseconds = 60_000;
 
 /** Maximum number of runs in `#ahead`. An evicted run can be reported again. */
@@ -14,7 +14,7 @@ const mostRuns = 10_000;
  */
 const rememberedMilliseconds = 3_600_000;
 
-/** Finds checkpoints whose time contradicts the clock of this registry or the checkpoint before. */
+/** Finds checkpoints whose time contradicts the clock of this registry, or the previous checkpoint of the same run. */
 export class CheckpointTimes {
   /**
    * The runs whose last checkpoint was dated in the future by the clock of this process, with the time of its receipt.
@@ -26,7 +26,7 @@ export class CheckpointTimes {
    * Checks the time of an accepted checkpoint. A checkpoint that is late but in order is no problem: after an outage of
    * the registry, gateways submit late.
    * @param known the stored state of the run; undefined for a new run
-   * @returns what is wrong; null if nothing is, or if the gateway's clock was ahead already and was reported
+   * @returns the problem with the time; null if the time is right, or if a time in the future was reported already
    */
   problemOf(
     origin: string,
@@ -46,7 +46,7 @@ export class CheckpointTimes {
     return `the checkpoint is dated ${date}, earlier than the last checkpoint of its log run`;
   }
 
-  /** Removes a run from `#ahead`. Called if its checkpoint was not stored, so that the next attempt reports it. */
+  /** Removes a run from `#ahead`. Called if its checkpoint was not stored, so the next attempt reports a wrong time. */
   forget(origin: string): void {
     this.#ahead.delete(origin);
   }

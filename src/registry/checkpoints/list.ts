@@ -31,8 +31,9 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
 const startForm = /\nstart (\S+)\nprevious \S+ (\d+) /;
 
 /**
- * Finds a run's start checkpoint in the list. Returns the checkpoint's time, and the number of lines that the previous
- * run had according to the checkpoint. Null if the list lacks the checkpoint.
+ * Finds the start checkpoint of a run in the list. A run is the part of an access log that one process writes to one
+ * file. Returns the checkpoint's time, and the number of lines that the previous run had according to the checkpoint.
+ * Null if the list lacks the checkpoint.
  */
 export async function listedStart(
   database: RegistryDatabase,

@@ -48,7 +48,7 @@ export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment)
 
 /**
  * A checkpoint, the signed state of an access log. It is an entry of the list of checkpoints, or the newest checkpoint
- * of a run. A run is the log of one process or file.
+ * of a run. A run is the part of an access log that one process writes to one file.
  */
 export const checkpointSchema = Type.Object({
   /** Index in the list of checkpoints, from 0. Null with `of=runs`, which returns the newest checkpoint of each run. */

@@ -30,7 +30,7 @@ const submissionSchema = Type.Object({
   submission: Type.String(),
 });
 
-/** A message in which a gateway submits a checkpoint: a signed state of a run, the log of one process or file. */
+/** A message in which a gateway submits a checkpoint: a signed state of a run, the log that one process writes. */
 type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
 
 /** Parses a message from a gateway. @throws InvalidNote */
@@ -216,7 +216,7 @@ export class Witness {
    * Compares a new run's statement about its previous run with the stored runs. Reports signs of a cut or forked log:
    * - the previous run is not stored, although other runs of this instance are stored;
    * - the stored previous run has more lines than stated, or a later time than the new run's checkpoint;
-   * - another run already continues the previous run, and the previous run did not go on after that.
+   * - another run already continues the previous run, which signed no further lines after that other run began.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;

@@ -9,11 +9,12 @@ import type { Action } from './schema.js';
 const windowMilliseconds = 60 * 60 * 1000;
 /** Limit of changes of one kind by the members of one merchant within the time window. */
 const mostChanges = 300;
-/** Limit of `ofEverybody` changes by one member within the time window. */
+/** Limit of the changes that one member makes to their own account (`ofEverybody`) within the time window. */
 const mostOfOne = 50;
 /**
- * Limit of the characters in the states that the events of these changes store within the time window. The number of
- * changes alone is no limit for the disk: one change of an allowlist can store two lists of 300,000 characters.
+ * Limit of the characters that the events of these changes store in `before` and `after` within the time window. The
+ * number of changes alone is no limit for the disk: one change of an allowlist can store two lists of 300,000
+ * characters.
  */
 const mostCharacters = 5_000_000;
 
@@ -36,7 +37,7 @@ const kinds: Readonly<Record<'ofAdmins' | 'ofEverybody', readonly Action[]>> = {
 
 /**
  * The SQL condition that the administrator who caused an event is also its subject. The quotes make it exact: the other
- * texts in an event are JSON strings, which contain quotes only behind a backslash.
+ * texts in an event are JSON strings, in which a backslash precedes each quote.
  */
 const isAboutAuthor = sql<SqlBool>`(
   "after" like ('%"administratorId":"' || administrator_id || '"%')
@@ -67,7 +68,7 @@ export async function limitMemberChanges(
       own += recent.administrator_id === administratorId ? 1 : 0;
       characters += (recent.charactersBefore ?? 0) + (recent.charactersAfter ?? 0);
       const isOver = changes >= mostChanges || characters >= mostCharacters;
-      // Once this event is outside the time window, the newer ones are below the limit.
+      // Once `recent` has left the time window, the newer changes are below the limit.
       if (isOver || (isOfEverybody && own >= mostOfOne)) throw tooManyChanges(recent.at + windowMilliseconds - now);
     }
   }

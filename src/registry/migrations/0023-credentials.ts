@@ -2,10 +2,10 @@ import { lockTables } from '../../database/dialects.js';
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Columns for the token that made a request for approval, for the command-line sign-in that created a link or, by a
- * link, a session, and for whether claims gave the roles of a sign-in. The previous release ignores these columns. They
- * are no foreign keys: ended sign-ins are deleted, and PostgreSQL would lock the referenced tables too. The index finds
- * the start checkpoint of a run.
+ * Adds columns. `token_id` names the token that made a request for approval. `sign_in_id` names the command-line
+ * sign-in that created a link, or the link of a session. `has_claimed_roles` says whether claims gave the roles of a
+ * sign-in. The previous release ignores these columns. They are no foreign keys: ended sign-ins are deleted, and
+ * PostgreSQL would lock the referenced tables too. The index finds the start checkpoint of a run.
  */
 export const credentials: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

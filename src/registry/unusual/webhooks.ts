@@ -182,7 +182,7 @@ export class WebhookSender {
   async #attempt(target: WebhookTarget, message: Due, now: number): Promise<void> {
     const { database, clock, logger } = this.#options;
     const { id, attempts } = message;
-    // Otherwise a message with a time in the future, because the clock was set back, would be given up too late.
+    // If the clock was set back, the stored time can be in the future. The message would then be given up too late.
     const created_at = Math.min(message.created_at, now);
     const own = database.updateTable('webhooks').where('id', '=', id).where('target', '=', target.id);
     const claim = { attempts: attempts + 1, created_at, next_at: now + claimMilliseconds };

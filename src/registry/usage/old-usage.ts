@@ -136,7 +136,8 @@ export async function forgetUsage(
   await makeUnpublishedChange({ database, clock }, author, () => Promise.resolve({ result: null, events: [event] }));
   const ofMerchant = sql`where found.merchant_id = ${merchantId}`;
   const ofItsKeys = sql`where found.key_id in (select key_id from api_keys where merchant_id = ${merchantId})`;
-  // A message has no column for the merchant: its body is the JSON of a finding. (LIKE would ignore case in SQLite.)
+  // A message has no column for the merchant, so the condition searches the body, which is the JSON of a finding. It
+  // does not use LIKE, which would ignore case in SQLite.
   const named = `"merchantId":${JSON.stringify(merchantId)}`;
   const aboutMerchant = sql`where replace(found.body, ${named}, '') <> found.body`;
   const conditions = [

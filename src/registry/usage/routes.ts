@@ -28,7 +28,7 @@ const ofKey: Access = { permission: 'usage:read', merchant: 'keyId', reads: 'usa
 /** Access to usage of all merchants. `merchant` is omitted, so that members of one merchant get a 404. */
 const ofAll: Access = { permission: 'usage:read' };
 
-/** The merchant whose requests to list (empty: requests without a known key), and optionally the key. */
+/** Whose requests to list: those of a merchant or of one key. An empty merchant id: requests without a known key. */
 type Owner = Omit<DaysFilter, keyof Period>;
 
 /**
