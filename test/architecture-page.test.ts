@@ -33,7 +33,7 @@ const roomOfEdge = (file: string): string | null =>
   file.startsWith('edge/') && file.split('/').length > 2 ? (file.split('/')[1] ?? null) : null;
 
 /** The rows of the table after a heading or sentence: folders and their imports. */
-function tableBehind(begin: string): (readonly [rooms: string[], imports: string[]])[] {
+function tableAfter(begin: string): (readonly [rooms: string[], imports: string[]])[] {
   const table = /\n(\|[^\n]*\n)+/.exec(page.slice(page.indexOf(begin)))?.[0] ?? '';
   return [...table.matchAll(/^\| (`[^|]*) \| [^|]* \| ([^|]*) \|$/gm)].map(([, rooms = '', imports = '']) => [
     [...rooms.matchAll(/`(\w+)`/g)].map(([, room = '']) => room),
@@ -46,8 +46,8 @@ t.test('the tables list what each folder imports', (t) => {
     ['## Rooms', roomOfSource],
     ['The rooms of `edge`', roomOfEdge],
   ] as const) {
-    const told = tableBehind(begin).flatMap(([rooms, imports]) => rooms.map((room) => [room, imports] as const));
-    t.same(Object.fromEntries(told), importsOf(roomOf), begin);
+    const listed = tableAfter(begin).flatMap(([rooms, imports]) => rooms.map((room) => [room, imports] as const));
+    t.same(Object.fromEntries(listed), importsOf(roomOf), begin);
   }
   t.end();
 });

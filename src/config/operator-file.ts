@@ -9,6 +9,8 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTDIR: 'a part of its path is not a directory',
   EACCES: 'permission denied',
   EISDIR: 'it is a directory',
+  ENOSPC: 'no space is left on the device',
+  EROFS: 'the file system is read-only',
 };
 
 /** Whether a file's contents are secret. Other users must not be able to read or write a secret file. */
@@ -61,6 +63,13 @@ export async function readOperatorFile(
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   return reasons[code] ?? (code || 'unknown reason');
+}
+
+/** Describes why a new file cannot be created, or a file cannot be replaced by a new one. */
+export function creationProblemOf(error: unknown): string {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  if (code === 'EEXIST') return 'it exists already; give another name';
+  return code === 'ENOENT' ? 'the directory does not exist' : fileProblemOf(error);
 }
 
 /**

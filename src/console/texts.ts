@@ -53,7 +53,6 @@ export const texts = {
     title: 'Sign in',
     withProvider: 'Sign in with your organisation',
     withLink: 'No account at your organisation? Create a link that signs you in once, with this command:',
-    onlyLink: 'Create a link that signs you in once, with this command:',
     command: 'merchant-gateway console',
     failures: {
       denied: 'The sign-in was refused. Ask an administrator of this console whether you have access.',
@@ -128,7 +127,6 @@ export const texts = {
     copy: 'Copy key',
     copied: 'Copied',
     env: 'For an .env file',
-    curl: 'Try it',
     notCopied: 'You have not copied the key. If you close now, you will have to reset the key.',
     goBack: 'Go back',
   },
@@ -157,9 +155,9 @@ export const texts = {
     all: (gateways: number, milliseconds: number) =>
       `The change was in force on ${gateways} of ${gatewaysOf(gateways)} after ${milliseconds} ms.`,
     some: (confirmed: number, gateways: number) =>
-      `${confirmed} of ${gatewaysOf(gateways)} ${gateways === 1 ? 'has' : 'have'} confirmed the change.`,
-    pending: (host: string, until: string) =>
-      `${host} has not confirmed the change. It can use the data from before the change until this time: ${until}.`,
+      `${confirmed} of ${gatewaysOf(gateways)} ${confirmed === 1 || gateways === 1 ? 'has' : 'have'} confirmed the change.`,
+    pending: (host: string, until: string | null) =>
+      `${host} has not confirmed the change. It can use the data from before the change until ${until ?? 'it receives the change'}.`,
     notProjected:
       'The change is saved, but no gateway has confirmed it yet. A gateway uses the data from before the change until it receives the change. The registry keeps trying to send it.',
   },
@@ -220,7 +218,6 @@ export const texts = {
     name: 'Name',
     live: 'Live',
     notLive: 'Not live',
-    status: 'Status',
   },
   merchant: {
     suspend: 'Suspend',

@@ -680,6 +680,18 @@ t.test('a token file is created once there is a token, and never overwritten', a
   t.match(created, /^mga_\S+\n$/);
   t.match(await create('adm_nobody'), { status: 1, stderr: /it exists already; give another name/ });
   t.equal(readFileSync(file, 'utf8'), created);
+  const nowhere = path.join(directory, 'none', 'token');
+  const failed = await admin(
+    'tokens',
+    'create',
+    '--name',
+    'laptop',
+    '--administrator',
+    body.data.id,
+    '--output',
+    nowhere,
+  );
+  t.match(failed, { status: 1, stderr: `Cannot create ${nowhere}: the directory does not exist.` });
 });
 
 t.test('Ctrl-C does not lose a new token or key', async (t) => {

@@ -225,7 +225,10 @@ t.test('--output creates a file for the owner alone, and never overwrites one', 
   }
   t.equal(readFileSync(file, 'utf8'), text);
   t.equal(readFileSync(`${directory}/other`, 'utf8'), 'kept');
-  t.match(await exporting('--output', `${directory}/none/x`), { status: 1, err: /Cannot create .*: ENOENT\.\n$/ });
+  t.match(await exporting('--output', `${directory}/none/x`), {
+    status: 1,
+    err: /Cannot create .*: the directory does not exist\.\n$/,
+  });
   t.equal(
     (await database.selectFrom('events').selectAll().execute()).length,
     2,

@@ -11,7 +11,7 @@ import type { Summary } from '../../audit/summary/summary.js';
 import { summaryHtml } from '../../audit/summary/summary-html.js';
 import type { Count } from '../../audit/summary/tally.js';
 import { OperatorError } from '../../config/operator-error.js';
-import { fileProblemOf } from '../../config/operator-file.js';
+import { creationProblemOf } from '../../config/operator-file.js';
 import { printableJson } from '../admin/printable.js';
 import { tableLines } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
@@ -99,9 +99,7 @@ async function writePage(file: string, summary: Summary, verdict: Verdict | null
   try {
     await writeFile(file, summaryHtml(summary, verdict, 'merchant-gateway: access log'), { mode: 0o640 });
   } catch (error) {
-    const isNowhere = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    const reason = isNowhere ? 'the directory does not exist' : fileProblemOf(error);
-    throw new OperatorError(`${file} cannot be written: ${reason}.`, { cause: error });
+    throw new OperatorError(`${file} cannot be written: ${creationProblemOf(error)}.`, { cause: error });
   }
 }
 

@@ -30,7 +30,7 @@ export function InForce({ propagation }: { readonly propagation: Propagation }):
             {texts.inForce.pending(
               host,
               staleUntil === null
-                ? texts.unknown
+                ? null
                 : new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' }).format(new Date(staleUntil)),
             )}
           </li>

@@ -1,6 +1,7 @@
 import { unlink, writeFile } from 'node:fs/promises';
 import { Command } from 'commander';
 import { OperatorError } from '../../../config/operator-error.js';
+import { creationProblemOf, fileProblemOf } from '../../../config/operator-file.js';
 import { type AdministratorToken, createdTokenSchema, tokenSchema } from '../../../registry/administrators/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
@@ -96,9 +97,7 @@ async function createPrivate(file: string): Promise<void> {
   try {
     await writeFile(file, '', { mode: 0o600, flag: 'wx' });
   } catch (error) {
-    const code = codeOf(error);
-    const next = code === 'EEXIST' ? 'it exists already; give another name' : code;
-    throw new OperatorError(`Cannot create ${file}: ${next}.`, { cause: error });
+    throw new OperatorError(`Cannot create ${file}: ${creationProblemOf(error)}.`, { cause: error });
   }
 }
 
@@ -109,14 +108,10 @@ async function writeToken(file: string, { id, token }: Static<typeof createdToke
   } catch (error) {
     const next = `Revoke it with "merchant-gateway tokens revoke ${printable(id)}".`;
     throw new OperatorError(
-      `The token ${printable(id)} was created but cannot be written to ${file}: ${codeOf(error)}. ${next}`,
+      `The token ${printable(id)} was created but cannot be written to ${file}: ${fileProblemOf(error)}. ${next}`,
       { cause: error },
     );
   }
-}
-
-function codeOf(error: unknown): string {
-  return (error as NodeJS.ErrnoException).code ?? 'unknown reason';
 }
 
 /** Deletes the new file if `act` fails, so that the user can repeat the command with the same file. */

@@ -2,6 +2,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { counted } from '../../../audit/finding.js';
 import { OperatorError } from '../../../config/operator-error.js';
+import { creationProblemOf, fileProblemOf } from '../../../config/operator-file.js';
 import { begunExportSchema, eventExportPageSchema, eventSchema } from '../../../registry/events/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
@@ -146,9 +147,7 @@ class NewFile implements Target {
     try {
       return new NewFile(await open(name, 'wx', 0o600), name);
     } catch (error) {
-      const code = codeOf(error);
-      const next = code === 'EEXIST' ? 'it exists already; give another name' : code;
-      throw new OperatorError(`Cannot create ${name}: ${next}.`, { cause: error });
+      throw new OperatorError(`Cannot create ${name}: ${creationProblemOf(error)}.`, { cause: error });
     }
   }
 
@@ -178,10 +177,6 @@ class NewFile implements Target {
   }
 
   #failure(error: unknown): OperatorError {
-    return new OperatorError(`Cannot write to ${this.#name}: ${codeOf(error)}.`, { cause: error });
+    return new OperatorError(`Cannot write to ${this.#name}: ${fileProblemOf(error)}.`, { cause: error });
   }
-}
-
-function codeOf(error: unknown): string {
-  return (error as NodeJS.ErrnoException).code ?? 'unknown reason';
 }

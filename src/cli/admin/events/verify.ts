@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import { counted } from '../../../audit/finding.js';
-import { fileProblemOf, readOperatorFile } from '../../../config/operator-file.js';
+import { creationProblemOf, readOperatorFile } from '../../../config/operator-file.js';
 import { OperatorError } from '../../../config/operator-error.js';
 import { ChainCheck, type ChainFinding, type ChainHead, headSignatureOf } from '../../../evidence/event-chain.js';
 import { forPurpose, InvalidNote, type NoteKey, parseKey } from '../../../evidence/signed-note.js';
@@ -292,8 +292,6 @@ async function saveCheckpoint(file: string, state: ChainState): Promise<void> {
     await rename(draft, target);
   } catch (error) {
     await rm(draft, { force: true }).catch(() => undefined);
-    const isNowhere = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    const reason = isNowhere ? 'the directory does not exist' : fileProblemOf(error);
-    throw new OperatorError(`The checkpoint ${file} cannot be written: ${reason}.`, { cause: error });
+    throw new OperatorError(`The checkpoint ${file} cannot be written: ${creationProblemOf(error)}.`, { cause: error });
   }
 }

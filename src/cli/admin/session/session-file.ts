@@ -4,6 +4,7 @@ import { lstat, mkdir, open, rename, unlink } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { OperatorError } from '../../../config/operator-error.js';
+import { creationProblemOf, fileProblemOf } from '../../../config/operator-file.js';
 import Type, { Check, type Static } from '../../../typebox/typebox.js';
 import { parseJson } from '../admin-response.js';
 import type { Environment } from '../peer.js';
@@ -47,8 +48,7 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return null;
-    const reason =
-      code === 'ELOOP' ? 'it is a symbolic link; replace it with a regular file' : (code ?? 'unknown reason');
+    const reason = code === 'ELOOP' ? 'it is a symbolic link; replace it with a regular file' : fileProblemOf(error);
     throw new OperatorError(`The token file ${file} cannot be read: ${reason}.`);
   }
   try {
@@ -107,8 +107,7 @@ export async function writeSession(file: string, session: StoredSession): Promis
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
     if (error instanceof OperatorError) throw error;
-    const { code = 'unknown reason' } = error as NodeJS.ErrnoException;
-    throw new OperatorError(`The token file ${file} cannot be written: ${code}.`);
+    throw new OperatorError(`The token file ${file} cannot be written: ${creationProblemOf(error)}.`);
   }
 }
 
