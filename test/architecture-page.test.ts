@@ -16,7 +16,10 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
       .map(({ fileName }) => path.join(path.dirname(name), fileName)),
   }));
 
-/** Which folders import which; `edge` and the folders of `edge` are examined separately. */
+/**
+ * The other rooms that the files of each room import. `roomOf` gives the room of a file, or null for a file to leave
+ * out: the rooms of the source and those of `edge` are examined separately.
+ */
 function importsOf(roomOf: (file: string) => string | null): Record<string, string[]> {
   const found: Record<string, Set<string>> = {};
   for (const { name, imports } of sources) {
@@ -32,7 +35,7 @@ const roomOfSource = (file: string): string => file.split('/')[0] ?? '';
 const roomOfEdge = (file: string): string | null =>
   file.startsWith('edge/') && file.split('/').length > 2 ? (file.split('/')[1] ?? null) : null;
 
-/** The rows of the table after a heading or sentence: folders and their imports. */
+/** The rows of the first table after this text of the page: rooms and the rooms that they import. */
 function tableAfter(begin: string): (readonly [rooms: string[], imports: string[]])[] {
   const table = /\n(\|[^\n]*\n)+/.exec(page.slice(page.indexOf(begin)))?.[0] ?? '';
   return [...table.matchAll(/^\| (`[^|]*) \| [^|]* \| ([^|]*) \|$/gm)].map(([, rooms = '', imports = '']) => [

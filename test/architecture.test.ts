@@ -146,7 +146,6 @@ t.test('imports go in one direction: from the edges to the policy, and never bac
   t.end();
 });
 
-/** Groups of files that import each other, directly or indirectly, types included. */
 /** Returns a function that finds the files that a file imports, directly or through others, also for types. */
 function reachOf(files: readonly SourceFile[]): (name: string) => Set<string> {
   const imports = new Map(files.map((file) => [file.name, file.specifiers.map((one) => targetOf(file, one))]));
@@ -161,6 +160,7 @@ function reachOf(files: readonly SourceFile[]): (name: string) => Set<string> {
   return (name) => reached(name);
 }
 
+/** Groups of files that import each other, directly or indirectly, types included. */
 function cyclesOf(files: readonly SourceFile[]): string[][] {
   const reached = reachOf(files);
   return files
@@ -205,7 +205,7 @@ t.test('to change a step of a request, one has to know at most 35 files with 2,2
 
 /**
  * Too heavy for the start: SQL, certificate and signature libraries, node:http with all exports, and typebox as
- * published: 20 MB for its many modules, of which the build makes one.
+ * published. Its many modules take 20 MB; the build bundles them into one.
  */
 const heavy: readonly string[] = [
   'jose',
@@ -382,7 +382,7 @@ t.test('no folder has more than 15 files, so that a reader sees all of it at onc
   t.end();
 });
 
-/** All texts of the console are in one file, so that another language is one file. */
+/** All texts of the console are in this file, so that a translator has one file to translate. */
 const textsOfTheConsole = 'src/console/texts.ts';
 
 t.test('a file is named after its one export, and is short enough for one purpose', (t) => {
@@ -454,7 +454,7 @@ t.test('every development dependency is used by a test, a configuration file or 
     .filter((name) => /\.config\.[cm]?[jt]s$/.test(name))
     .map(readSource);
   const imported = packagesIn([...tests, ...pages, ...configurations]);
-  // The build replaces React by Preact. axe runs in the page, so a test reads its file.
+  // The build replaces React by Preact. axe runs in the page, so a test reads its file instead of importing it.
   for (const name of ['preact', 'axe-core']) imported.add(name);
   for (const name of ['react', 'react-dom']) imported.delete(name);
   const words = [...Object.values(manifest.scripts), readSource('.taprc').text].join(' ');

@@ -31,7 +31,10 @@ function commandsIn(text: string): string[] {
     .map(([whole, rest = '']) => (whole.includes('npm start') ? `dev${rest}` : rest.trim()));
 }
 
-/** A document with its shell functions for the executable expanded in their code block. */
+/**
+ * Some code blocks define a shell function that calls the executable. Returns the document with each call of the
+ * function as a call of the executable.
+ */
 function withoutFunctions(text: string): string {
   const definition = /\b(\w+)\(\) \{ [^}]*main\.js "\$@"[^}]*\}/g;
   return text.replaceAll(/```sh\n[^]*?```/g, (block) => {
@@ -49,7 +52,7 @@ async function helpOf(words: readonly string[]): Promise<string | null> {
   return status === 0 && help.startsWith(`Usage: ${['merchant-gateway', ...words].join(' ')}`) ? help : null;
 }
 
-/** Why a command line is not in the command table; null if it is. */
+/** What is wrong with a command line, according to the help of its command; null if nothing is. */
 async function problemOf(line: string): Promise<string | null> {
   const words = line.split(' ');
   const [first = '', second = ''] = words;
@@ -130,7 +133,7 @@ t.test('folders that the documents write to exist when the blocks are pasted in 
   for (const document of ['README.md', 'docs/walk-through.md', 'docs/operations.md', 'helm/README.md']) {
     const made = new Set(['.']);
     const missing: string[] = [];
-    // Every other page starts after the build of the README, which creates `var`.
+    // Readers of the other pages have followed the README, which creates `var`.
     if (document !== 'README.md') made.add('var');
     for (const [, block = ''] of readFileSync(document, 'utf8').matchAll(/```sh\n([^]*?)```/g)) {
       for (const line of block.replaceAll('\\\n', ' ').split('\n')) {

@@ -175,7 +175,8 @@ t.test('the links of the documents resolve', (t) => {
   t.end();
 });
 
-// After a migration the former registry and services cannot start, and a restored services' database pays twice.
+// After a migration the previous release of registry and services cannot start. After a restore of the services'
+// database, a repeated payout is paid twice.
 t.test('the documented upgrade is not rolled back by Helm, and the rollback concerns only gateways', (t) => {
   const [, section = ''] =
     /^## Upgrade and rollback\n([^]*?)\n## /m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
@@ -278,7 +279,7 @@ function textsIn(file: string): string[] {
   return found.filter((text) => text.split(' ').length > 3);
 }
 
-// The remedy of the code sends operators to this page with the reason that they see.
+// The remedy of this code sends operators to this page, with the reason that the access log shows.
 t.test('the failure modes have each reason of key_store_unavailable', (t) => {
   const page = readFileSync('docs/failure-modes.md', 'utf8');
   const files = ['src/gateway', 'src/adapters/redis'].flatMap((folder) =>

@@ -1,2 +1,2 @@
-/** In a pattern of `t.match`: an array without elements. There, `[]` matches every array. */
+/** A pattern for `t.match` that matches only an array without elements. The pattern `[]` matches every array. */
 export const emptyList = { length: 0 };

@@ -15,7 +15,7 @@ export function productCommand(
   return [process.execPath, [...nodeArgs, main, ...args]];
 }
 
-/** The same with a limit on the file size, to simulate a full disk. */
+/** Like `productCommand`, with a limit on the size of files, to simulate a full disk. */
 export function limitedCommand(mostFileKibibytes: number, args: readonly string[]): [string, string[]] {
   const [command, own] = productCommand(args);
   return ['bash', ['--norc', '-c', `ulimit -f ${mostFileKibibytes}; exec "$0" "$@"`, command, ...own]];
@@ -28,7 +28,7 @@ export function newInstallation(command: string): string[] {
 
 /**
  * Kills a process at the end of a test, and waits until it has ended. Otherwise it could add files to the test's
- * directory while that is removed.
+ * directory while the test runner removes it.
  */
 export function killAtEnd(t: { teardown(handler: () => unknown): void }, child: ChildProcess): void {
   t.teardown(async () => {

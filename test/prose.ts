@@ -6,7 +6,7 @@ export interface Sentence {
   readonly kind: 'heading' | 'prose' | 'cell';
 }
 
-/** Abbreviations end no sentence. Others end at `.`, `!` or `?` before a blank and a capital, digit, quote or code. */
+/** A sentence ends at `.`, `!` or `?` before a blank and a capital, digit, quote or code, but not after these. */
 const abbreviation = /(?:\be\.g|\bi\.e|\bvs|\bcf|\bapprox|\bresp)\.$/;
 
 /**

@@ -3,7 +3,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Teardown } from './adapters/redis-server.js';
 
-/** Starts an HTTP server on a free port of 127.0.0.1, which is closed when the test ends. @returns its URL */
+/** Starts an HTTP server on a free port of 127.0.0.1, and closes it when the test ends. @returns its URL */
 export async function startServer(t: Teardown, respond: http.RequestListener): Promise<string> {
   const server = http.createServer(respond).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,5 +1,5 @@
-// Preloaded into each test process. The test runner would put hooks around the loading of modules there, to say which files a test
-// covers; coverage is off. On Node 20 such hooks are a thread of their own that each import goes through: a third of the suite's time.
+// Preloaded into each test process. The test runner would hook the loading of modules there, to report which files a test covers. But
+// coverage is off, and on Node 20 each import would go through the thread of these hooks, which costs a third of the suite's time.
 const module_ = require('node:module');
 module_.register = undefined;
 module_.registerHooks = () => undefined;
@@ -9,6 +9,6 @@ module_.registerHooks = () => undefined;
 process.setSourceMapsEnabled(false);
 process.setSourceMapsEnabled = () => undefined;
 
-// This variable would load the test runner's instrumentation in each child process too. It takes most of the start time there, and a
-// child can wait for its threads at exit.
+// This variable would load the test runner's instrumentation in each child process too. There it takes most of the start time, and at
+// its exit a child can wait for the instrumentation's threads.
 delete process.env.NODE_OPTIONS;

@@ -3,7 +3,7 @@ import t from 'tap';
 import ts from 'typescript';
 import { medianWords, type Sentence, sentencesOf } from './prose.js';
 
-/** Words that no RFC and no tool uses for these things: a reader and a search look for the standard term. */
+/** Words to avoid in names, each with the standard term, because readers know it and search for it. */
 const identifierWords = new Map([
   ['answer', 'response, reply or result'],
   ['deaf', 'disconnected'],
@@ -26,7 +26,7 @@ const identifierWords = new Map([
 
 const [configuration, message] = ['an option of the configuration', 'a message between processes of two releases'];
 
-/** Names with such a word that stay, because others read them, each with its reason. */
+/** Names that may keep a word of this list, each with its reason: most are read by users or by other programs. */
 const keptNames = new Map([
   ['src/adapters/redis/server/sentinel-majority.ts: none', 'a vote that names no server'],
   ['src/adapters/tor/fetch-list.ts: if-none-match', 'a header of RFC 9110'],
@@ -49,7 +49,7 @@ interface SourceTexts {
   readonly sentences: Sentence[];
 }
 
-/** What a reader sees of a source file: the names that it declares, its texts with a blank, and the sentences of its comments. */
+/** What a reader sees of a source file: the names that it declares, its strings with a space, and the sentences of its comments. */
 function textsOf(file: string): SourceTexts {
   const text = readFileSync(file, 'utf8');
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
@@ -82,7 +82,7 @@ function isName(node: ts.Node): node is ts.Identifier | ts.PrivateIdentifier | t
   return ts.isIdentifier(node) || ts.isPrivateIdentifier(node) || ts.isStringLiteral(node);
 }
 
-/** Whether a node with a name uses what is declared elsewhere. */
+/** Whether a node has a name but only uses it: another place declares the name. */
 function isUse(node: ts.Node): boolean {
   return ts.isPropertyAccessExpression(node) || ts.isImportSpecifier(node) || ts.isMetaProperty(node);
 }
@@ -113,7 +113,7 @@ const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .map((name) => `src/${name}`);
 const sources = files.map((file) => ({ file, ...textsOf(file) }));
 
-/** The first word of a name that has a standard term; to look up is one. */
+/** The first word of the list that a name contains; undefined without one. The verb "look up" is allowed. */
 function wordIn(name: string): string | undefined {
   const words = name
     .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')

@@ -20,7 +20,7 @@ const short =
   `${head}"ecs":{"version":"9.4.0"},"@timestamp":"2026-11-20T10:00:01.250Z","http":{"request":{"id":"r2"},"response":{"status_code":400}},` +
   `"source":{},"gateway":{"environment":"live"},${event}"action":"api-request","outcome":"failure","code":"request_invalid",${end}`;
 
-/** The counted values of a line, and whether it is counted at all. */
+/** The values by which an audit counts a line, as `find` reads them; null if the line is not counted. */
 function counted(line: Buffer, find: typeof findCounted): unknown {
   const found = find(line);
   if (found === null) return null;

@@ -18,7 +18,7 @@ t.test('a log that is cut where its file ended lacks the run that the signed end
   const named = signed.notes.filter((note) => note.includes('\nnext '));
   t.equal(named.length, 1);
   const [next = ''] = /(?<=\nnext )\w+/.exec(named[0] ?? '') ?? [];
-  // Neither its lines nor its checkpoints are left.
+  // An attacker removed the lines and the checkpoints of the next run.
   const notes = signed.notes.filter((note) => !note.startsWith(`gw.example/a/${next}\n`));
   const { intact, findings } = signed.verify([first], { notes });
   t.match([intact, findings.map(({ kind, message }) => [kind, message])], [false, [['missing', new RegExp(next)]]]);

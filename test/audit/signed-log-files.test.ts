@@ -172,8 +172,8 @@ const failures = [
   { what: 'a periodic checkpoint', checkpointMilliseconds: 1_000_000, everyMilliseconds: 50 },
 ];
 for (const { what, checkpointMilliseconds, everyMilliseconds } of failures) {
-  // Regression: the system reports lost lines to one sync only. Nobody learned of that, and a later checkpoint covered
-  // these lines.
+  // The system reports lost lines to one sync only. Regression: this report was ignored, and a later checkpoint covered
+  // the lost lines.
   t.test(`after a failed sync of ${what} the run gets no further checkpoint, and a new run begins`, async (t) => {
     const signed = new SignedLog(t.testdir());
     const { instance, checkpointFile } = signed;

@@ -20,8 +20,9 @@ interface Given {
   readonly secrets?: readonly LogSecret[];
   readonly running?: boolean;
   readonly asOf?: number;
-  /** The list of the witness, and the file name of the checkpoints. */
+  /** The witness's list of checkpoints. */
   readonly witnessed?: WitnessedList;
+  /** The file name that findings give for `notes`. */
   readonly from?: string;
 }
 

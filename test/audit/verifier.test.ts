@@ -208,7 +208,8 @@ t.test('an unverifiable line is a note, and is verified once more information is
   t.notOk(verifyLines([one.slice(3)]).intact);
 });
 
-// Regression: genuine lines were reported as edited without a hint. Then an error took the place of all findings.
+// Regression: without the secret, genuine lines were reported as edited, without a hint at the secret. Later, an error
+// hid all findings.
 t.test('a part without a checkpoint line, in which no line matches without a secret, suggests one', async (t) => {
   const file = `${t.testdir()}/access.log`;
   for (const secret of [testSecret, null]) {

@@ -704,7 +704,7 @@ t.test('Ctrl-C does not lose a new token or key', async (t) => {
     // A terminal and npm both send the signal.
     if (creating !== null) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
     creating?.kill('SIGINT');
-    creating = null; // a signal after a second would end the process at once
+    creating = null; // another signal, a second later, would end the process at once
     forward(url, request, response);
   });
   const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: registry, MERCHANT_GATEWAY_TOKEN: token };

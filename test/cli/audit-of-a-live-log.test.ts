@@ -39,7 +39,7 @@ async function openWitnessedLog(t: Test) {
   return { app, directory, file, log, runs };
 }
 
-/** The numbers of lines for which receipts stand in a log. */
+/** How many lines each receipt in a log covers. */
 function receiptsIn(file: string): number[] {
   const notes = readFileSync(file, 'utf8').matchAll(/"note":"gw\.example\/a\/\w{26}\\n(\d+)\\n/g);
   return [...notes].map(([, size]) => Number(size));

@@ -15,7 +15,7 @@ async function place(t: Test, shell: string): Promise<string> {
   return t.testdir({ ...files, script: await scriptFor(shell) });
 }
 
-/** The candidates for the last word of each line; the cursor is at its end. */
+/** The candidates for the last word of each line, with the cursor at the end of the line. */
 const expected: readonly (readonly [words: string[], offered: string[]])[] = [
   [['me'], ['members', 'merchants']],
   [['co'], ['codes', 'completion', 'config', 'console']],
@@ -159,7 +159,7 @@ t.test('zsh completes commands, options, choices and files', async (t) => {
     // zsh lists a name with a space twice, raw and escaped, and path components separately.
     const names = (offered[index] ?? '').replaceAll('\\ ', ' ').split('|').filter((one) => one !== ''); // prettier-ignore
     const found = new Set(names);
-    // For a value without candidates it shows the options.
+    // If there is no candidate, zsh lists the options of the command instead, which all begin with `-`.
     if (wanted.length === 0) t.notMatch([...found].join(' '), /(?:^| )[^-]/, words.join(' '));
     else t.same(found, new Set(wanted.flatMap((one) => one.split('/'))), words.join(' '));
   }

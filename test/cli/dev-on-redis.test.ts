@@ -11,14 +11,14 @@ import { killAtEnd, productCommand } from '../product-command.js';
 import { curlLines, directory, freePorts, hasCurl, paste, startDev } from './dev-process.js';
 import type { Run } from './dev-process.js';
 
-/** The status of the printed list request with the printed key. */
+/** Sends the printed list request, which has the printed key. @returns the status of the response */
 async function listStatus({ welcome }: Run): Promise<number> {
   const [list = ''] = curlLines(welcome);
   return (await paste(list)).status;
 }
 
-// Regression: the second dev printed a key that stayed rejected, because its new database did not take over the first
-// one's records.
+// Regression: a second `dev` printed a key that stayed rejected. Its new database did not take over the records of the
+// first `dev`.
 t.test(
   'dev works on a Redis that another dev has used or is using',
   { skip: (!hasCurl && 'curl is not installed') || withoutRedis },

@@ -10,11 +10,14 @@ import { killAtEnd, productCommand } from '../product-command.js';
 /** Whether the printed curl commands can be run on this machine. */
 export const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
-/** A directory for the files of this test file, which is removed at its end. */
+/** A directory for the files of a test file. It is removed at the end of the test file. */
 export const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
 
-/** A configuration with free ports, so that tests do not collide. Changes need a reason, also those of `dev` itself. */
+/**
+ * A configuration with free ports, so that tests do not collide. `reasonFor` makes the registry require a reason for
+ * some changes, also from `dev` itself.
+ */
 export const freePorts = path.join(directory, 'free-ports.yaml');
 await writeFile(
   freePorts,
@@ -30,7 +33,7 @@ services: { listen: { port: 0 } }
 /** A running `dev`. */
 export interface Run {
   readonly child: ChildProcessWithoutNullStreams;
-  /** The printed instructions, once requests are accepted. */
+  /** The instructions, which `dev` prints once it accepts requests. */
   readonly welcome: string;
   output(): string;
   /** Sends a signal; resolves with the exit status. */

@@ -236,7 +236,7 @@ t.test('--output creates a file for the owner alone, and never overwrites one', 
   );
 });
 
-/** A registry with pages of two events that fails after some of them. */
+/** A registry that sends this many pages of two events, and then responds with 503. */
 function failingRegistry(t: Test, pages: number, seqs: readonly number[]): Promise<string> {
   const event = {
     ...{ at: '2026-01-02T03:04:05.006Z', actor: 'ada', action: 'key.reset', merchantId: 'm_1', keyId: null },

@@ -28,7 +28,7 @@ t.test(
 
 t.test('a disk that takes only a part of the output causes the same error', (t) => {
   const file = `${t.testdir()}/output`;
-  // The limit of the file size is one block. Without the trap, its signal would end the process.
+  // The limit of the file size is one block. Without the trap, the signal at this limit would end the process.
   const limited = `trap '' XFSZ; ulimit -f 1; exec '${process.execPath}' dist/cli/main.js openapi > '${file}'`;
   const { status, stderr } = spawnSync('sh', ['-c', limited], { encoding: 'utf8' });
   t.equal(status, 1);
@@ -36,7 +36,8 @@ t.test('a disk that takes only a part of the output causes the same error', (t) 
   t.end();
 });
 
-// The next start took the empty files for whole secrets: it reported a damaged file, or sent an empty token.
+// Regression: the next start took the empty files for whole secrets. It reported a damaged file, or sent an empty
+// token.
 t.test('dev leaves no incomplete file on a full disk', (t) => {
   const directory = t.testdir();
   const [command, args] = limitedCommand(0, ['dev', '--data-dir', directory]);
@@ -67,7 +68,8 @@ t.test('dev leaves no incomplete token on a full disk', (t) => {
   t.end();
 });
 
-// A gateway or registry could not start on a full disk, because it first wrote a new key beside the existing one.
+// Regression: a gateway or registry could not start on a full disk, because it first wrote a new key beside the
+// existing one.
 t.test('an existing signing key is read on a full disk', (t) => {
   const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' });
   const file = path.join(t.testdir(), 'instance.pem');

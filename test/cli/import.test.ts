@@ -189,7 +189,7 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
     stderr: /cannot be read: there is no such file\./,
   });
   t.match(await admin(['keys', 'import', directory]), { status: 2, stderr: /is a directory/ });
-  // No user can open a socket as a file, whereas the mode of a file would not stop root.
+  // Not even root can open a socket as a file. The mode of a file would not stop root.
   const socket = path.join(directory, 'socket');
   const server = createServer().listen(socket);
   await once(server, 'listening');

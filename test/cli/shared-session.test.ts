@@ -20,7 +20,7 @@ async function fixture(t: Test) {
     valid: 'token-0',
     /** How long a refreshed session lasts, in milliseconds. */
     lasts: minute,
-    /** Stores the session of another command, which is refreshing; null if there is none. */
+    /** If not null, another command is refreshing the session: this stores its session, and a refresh is refused. */
     other: null as (() => Promise<void>) | null,
     refreshed: [] as string[],
     tokens: [] as string[],
@@ -64,7 +64,7 @@ async function fixture(t: Test) {
   const address = new URL(url);
   const target = { address, trust: null };
   const tokenAt = (at: number, rejected?: string) => sessionToken(file, target, () => at, rejected);
-  /** A client with the stored session, and its request. */
+  /** Opens a client with the stored session. Returns a function that sends a request. */
   const open = async () => {
     const access = await accessOf({ address: address.href, tokenFile: file }, {}, registryPeer);
     const client = new AdminClient(access);
@@ -75,7 +75,7 @@ async function fixture(t: Test) {
 
 t.test('a session that was just received is not refreshed, even if it seems to end soon', async (t) => {
   const { now, state, store, tokenAt } = await fixture(t);
-  await store('token-0'); // as the former release stores it, without the time
+  await store('token-0'); // as the previous release stores it, without `receivedAt`
   t.equal(await tokenAt(now), 'token-1');
   t.equal(await tokenAt(now + 9_999), 'token-1');
   t.equal(await tokenAt(now + 9_999, 'token-1'), 'token-1', 'not even if the registry rejects it');

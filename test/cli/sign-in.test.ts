@@ -72,7 +72,7 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('whoami', '--config', off), /^name: ada@/, 'a refused token is not sent');
   t.notMatch(await run('whoami', '--config', on), 'ada@');
 
-  // The registry's clock goes on until the session is about to end; so does that of the command, by the file.
+  // By the file, the session ends in a minute and was not received just now. So the next command refreshes it.
   const [expiresAt, receivedAt] = [60_000, -10_000].map((span) => new Date(Date.now() + span).toISOString());
   const soon = { ...stored, expiresAt, receivedAt };
   writeFileSync(file, JSON.stringify(soon));

@@ -13,7 +13,7 @@ const preload = `data:text/javascript,${encodeURIComponent(`
 
 const directory = t.testdir();
 
-/** Megabytes that only an optimised parser needs. */
+/** A peak of this many megabytes shows that V8 optimised the parser. */
 const enough = 24;
 
 function flagsOf(command: string): string {
@@ -26,7 +26,7 @@ function flagsOf(command: string): string {
 
 t.test('a gateway bounds garbage and compiler memory, and keeps its compiled code while idle', (t) => {
   const told = flagsOf('gateway');
-  // If a later V8 lacks a flag, its replacement has to be found.
+  // If a later V8 lacks one of these flags, find its replacement.
   t.match(told, /--heap-growing-percent=30\n/);
   t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
   t.match(told, /--no-wasm-tier-up\n/);
@@ -42,7 +42,7 @@ t.test('a gateway bounds garbage and compiler memory, and keeps its compiled cod
 });
 
 t.test("undici's parser is not optimised by V8, which would need 30 MB for a short time", (t) => {
-  // 26 MB if V8 optimises one function of the parser at a time, 39 MB if two. With the flags: 2 to 13 MB.
+  // The peak is 26 MB if V8 optimises one function of the parser at a time, 39 MB if two. With the flags: 2 to 13 MB.
   t.ok(peakOf(false) > enough, 'default flags');
   t.ok(peakOf(true) < 18, 'flags of a gateway');
   t.end();

@@ -19,7 +19,7 @@ const now = Date.now();
 const hour = Math.floor(now / 3_600_000) * 3_600_000;
 const day = Math.floor(now / 86_400_000) * 86_400_000;
 
-/** A registry with a merchant and a key that receives batches over a channel, and the command line. */
+/** A registry with a merchant and a key. Returns the commands, and `send`, which sends a batch as a gateway does. */
 async function usageCommands(t: Test) {
   const folder = t.testdir();
   const tokenFile = path.join(folder, 'token');

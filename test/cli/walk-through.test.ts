@@ -48,7 +48,7 @@ services: { listen: { port: 0 } }
     .replace('svc_live_…', key)
     .replace('https://localhost:8443/v1', base)
     .replaceAll('./var/demo', data);
-  // The port that the system chose can contain 8443.
+  // Without the real values, because a port that the system chose can contain 8443, as 18443 does.
   const unreplaced = [key, base, data].reduce((text, value) => text.replaceAll(value, ''), pasted);
   t.notMatch(unreplaced, /8443|\.\/var|…/, 'every address and path was replaced');
 

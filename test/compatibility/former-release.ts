@@ -51,7 +51,7 @@ async function build(): Promise<void> {
   const [own, former] = await Promise.all([lockedPackages('.'), lockedPackages(root)]);
   if (hasPackagesOf(former, own)) await symlink(path.resolve('node_modules'), path.join(root, 'node_modules'));
   else await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: root });
-  // Its tests and their tools are not needed: installing them took most of the time. The bundler is the one of this release.
+  // Without the former release's development tools: installing them took most of the time. This release's bundler is used.
   const tools = `${path.resolve('node_modules/.bin')}${path.delimiter}${process.env.PATH ?? ''}`;
   await run('npm', ['run', '--silent', 'build'], { cwd: root, env: { ...process.env, PATH: tools } });
 }
@@ -76,8 +76,9 @@ async function lockedPackages(folder: string): Promise<LockedPackages> {
 }
 
 /**
- * Whether this release has every package that the former one runs with, in the same version at the same path, and no
- * other package that one of them would load instead of its dependency. Packages for development may differ.
+ * Whether this release has every package that the former one runs with, in the same version at the same path. It must
+ * have no other package that one of these would load instead of its own dependency. Packages for development may
+ * differ.
  */
 function hasPackagesOf(former: LockedPackages, own: LockedPackages): boolean {
   const needed = new Map([...former].filter(([, { dev }]) => dev !== true));

@@ -40,7 +40,7 @@ export interface MixedDeployment {
   /** @param root the directory of the release's build */
   startRegistry(root: string): Promise<RunningRegistry>;
   startGateway(root: string): Promise<RunningGateway>;
-  /** The access log lines of requests that a gateway could not decide, which say why. */
+  /** The lines of the access logs that say why a gateway could not decide a request. */
   undecided(): Promise<string[]>;
 }
 
@@ -57,7 +57,7 @@ interface Data {
 }
 
 /**
- * Starts Redis and an upstream. A command may take long at Redis: a machine that runs other tests is not an outage.
+ * Starts Redis and an upstream. Redis may take long for a command: a busy machine must not look like an outage.
  * @param databaseUrl URL of an empty database; null: an SQLite file
  */
 export async function startMixedDeployment(t: Test, databaseUrl: string | null): Promise<MixedDeployment> {

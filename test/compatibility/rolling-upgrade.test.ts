@@ -24,7 +24,7 @@ const refused = '401 API Key is inactive or revoked';
 const undecided = '503 Service temporarily unavailable';
 const unknownKey = 'svc_live_3Uz0cQ8mXo2Nobodys';
 const keysOfRound = 3;
-/** Limit for a pending gateway to apply a revocation; fails a test in which it never does. */
+/** A pending gateway must apply a change within this time, or the test fails. */
 const longestMilliseconds = 20_000;
 const current = '.';
 

@@ -26,7 +26,7 @@ export interface Product {
   readonly merchantApi: string;
   /** Sends a request to the admin API as the owner of the demo; resolves with the data of the response. */
   ask<Data>(method: string, path: string, body?: object): Promise<Data>;
-  /** Does the same as the treasurer. */
+  /** Like `ask`, but as the treasurer of the demo. */
   askAsTreasurer: Product['ask'];
   /** Runs `merchant-gateway` as the owner of the demo; resolves with its standard output. */
   run(...args: readonly string[]): string;
@@ -110,7 +110,7 @@ export async function requestAs(
   await once(response.resume(), 'end');
 }
 
-/** A browser, and what it must never do. */
+/** A browser, with a list of its faults. */
 export interface Watched {
   readonly context: BrowserContext;
   /** Violations of the CSP, errors of the page or its console, and requests to another origin. */
@@ -143,7 +143,7 @@ export async function startBrowser(t: Test, origin: string): Promise<Watched> {
   return { context, faults, open: () => context.newPage() };
 }
 
-/** Opens a link that signs a person in, and uses it. */
+/** Opens a sign-in link, and presses the button to sign in. */
 export async function enter(page: Page, link: string): Promise<void> {
   await page.goto(link);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();

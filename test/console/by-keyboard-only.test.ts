@@ -113,7 +113,7 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
     await page.getByRole('heading', { name: 'Events' }).waitFor();
     await page.getByText('merchant.changed').first().waitFor();
     const change = page.getByText('8.8.4.0/24').first();
-    // Reads are events too, above the change.
+    // Reads of data are events too, and are listed above the change.
     for (let row = 0; row < 5 && !(await change.isVisible()); row += 1) {
       await tabTo(t, page, /Before and after/);
       await press('Enter');

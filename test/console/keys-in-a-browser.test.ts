@@ -56,7 +56,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
       location.href,
     ]`);
     for (const text of kept) t.notOk(text.includes(key));
-    // The list reloads after the dialog has closed, and the snapshot must have a label of it.
+    // The list reloads after the dialog has closed. The snapshot must contain a label from the list.
     await page.getByRole('row', { name: /till 7/ }).waitFor();
     const session = await browser.context.newCDPSession(page);
     await session.send('HeapProfiler.collectGarbage');
@@ -89,7 +89,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
     await page
       .getByText(/The change was in force on \d+ of \d+ gateways? after \d+ ms|No gateway is running/)
       .waitFor();
-    // The list is reloaded behind the dialog, and loses the button that opened it.
+    // The list reloads behind the dialog, and loses the button that opened the dialog.
     await page.locator('tr', { hasText: 'till 7' }).getByText('Revoked').waitFor();
     await click('Done');
     await page.getByRole('dialog').waitFor({ state: 'detached' });

@@ -150,7 +150,7 @@ t.test(
     });
 
     await t.test('a page that a list no longer has leads to the last page', async (t) => {
-      // Revoking the last key of a page leaves such a page.
+      // This happens when somebody revokes the last key of the last page.
       await page.goto(`${of}/keys?status=ACTIVE&page=9`);
       await page.getByRole('row', { name: /first till/ }).waitFor();
       t.match(page.url(), /\?status=ACTIVE&page=1$/, 'with the same filter');
@@ -219,7 +219,7 @@ t.test(
       await confirmation.waitFor();
       t.notOk(await confirmation.isChecked());
 
-      // One's own change whose response was lost is no conflict.
+      // A change of one's own is no conflict, even if its response was lost.
       await page.route(ofMerchant, async (route) => {
         if (route.request().method() !== 'PATCH') return route.fallback();
         await route.fetch();
@@ -252,7 +252,7 @@ t.test(
     });
 
     await t.test('changes appear again after an outage of the stream', async () => {
-      // Only once, because each refusal doubles the pause before the next attempt.
+      // Refuses only once, because each refusal doubles the pause before the next attempt.
       await page.route(stream, (route) => route.fulfill({ status: 503 }), { times: 1 });
       const refused = page.waitForResponse(stream);
       await page.goto(`${of}/keys`);

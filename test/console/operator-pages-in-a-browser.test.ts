@@ -135,7 +135,8 @@ t.test(
       await button('Save').click();
       await page.getByRole('row', { name: /sam .*support, auditor/ }).waitFor();
 
-      // The registry requires a proof of identity once; the retry sends what was pressed, not the roles.
+      // The registry demands a new proof of identity, once. The retry must send the same change as before: the status,
+      // and not the roles of the form.
       const sent: unknown[] = [];
       await page.route('**/administrators/adm_*', async (route) => {
         if (route.request().method() !== 'PATCH') return route.fallback();
@@ -261,7 +262,7 @@ t.test(
       await page.unroute('**/events/chain/rows?after=0');
       await page.unroute('**/events/chain');
 
-      // What somebody changed in the database is shown; the request for the rows has the same shape.
+      // Simulates that somebody changed an event in the database. The page must show which event.
       let position = 0;
       await page.route('**/events/chain/rows*', async (route) => {
         const response = await route.fetch();
@@ -277,7 +278,7 @@ t.test(
       await page.getByText(/The chain breaks at event \d+/).waitFor();
       await page.getByText(`The chain breaks at event ${position}.`, { exact: false }).waitFor();
 
-      // An event outside the chain hides neither the verification nor its result.
+      // The page shows the result of the verification even if an event is outside the chain.
       await page.route('**/events/chain', async (route) => {
         const response = await route.fetch();
         const body = (await response.json()) as { data: object };

@@ -72,7 +72,8 @@ onEachDatabase('a request of an ended session counts like one with a wrong token
   t.match(alerts, /alert: RegistryTokenRefused\n(?: {8}.*\n)*? {10}summary: .* no valid token or session\./);
 });
 
-// The link reported success, and ended the session that the browser had, but the new session had ended already.
+// Regression: the link reported success and ended the session that the browser had, although the new session had ended
+// already.
 onEachDatabase('a link expires with the token that created it', async (t, url) => {
   const fixture = await consoleFixture(t, url);
   const { app, ask, call, createLink, createMerchant, createPerson, database, enter, eventsOf, signIn, time } = fixture;
@@ -106,7 +107,8 @@ onEachDatabase('a link expires with the token that created it', async (t, url) =
   ]);
 });
 
-// The response to a request that the browser had sent before a new sign-in deleted the cookie of the new session.
+// Regression: the browser sent a request, and then signed in again. The late response to the request deleted the cookie
+// of the new session.
 onEachDatabase('a late request of a replaced session keeps the cookie of the new one', async (t, url) => {
   const { ask, createLink, createPerson, enter, signIn, time } = await consoleFixture(t, url);
   const { token } = await createPerson('ada', ['support']);

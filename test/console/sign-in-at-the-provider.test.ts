@@ -14,7 +14,7 @@ async function fixture(t: Test, url: string) {
   const groups = new Map([['ada', ['ops']]]);
   const provider = await openIdProvider(t, groups, rules, [callback]);
   const parts = await consoleFixture(t, url, { identityProvider: provider.client });
-  // The provider has the real time.
+  // The provider uses the real time.
   parts.time.advance(Date.now() - parts.time.now());
   const start = (query = '', session?: string) => parts.ask('GET', `/console/sign-in${query}`, { session });
   const stateIn = ({ cookies }: Shown<unknown>) =>
@@ -63,7 +63,7 @@ onEachDatabase('a person signs in at the OpenID provider, and proves their ident
   const create = (of: string) =>
     ask('POST', `/console/api/merchants/${id}/keys`, { session: of, body: { environment: 'test' } });
   t.equal((await create(session)).status, 201);
-  // The proof has the provider's time, which has gone on since the registry's was set.
+  // The proof has the time of the provider, whose clock has gone on since the registry's was set.
   time.advance(Date.now() - time.now() + 5 * 60_000 + 2_000);
   t.equal((await create(session)).status, 403, 'a proof counts for five minutes');
   time.advance(-5 * 60_000 - 2_000);

@@ -99,7 +99,8 @@ t.test('HEAD opens no stream', async (t) => {
   t.equal((await openStream(t, port, bearer(token))).response.statusCode, 200);
 });
 
-// Each failed attempt counted as an open stream as long as the connection lived, so the browser got 429 after an outage.
+// Regression: each failed attempt counted as an open stream as long as its connection lived. So after an outage the
+// browser got 429.
 t.test('streams that could not be opened in an outage leave room for others', async (t) => {
   const { app, database, createPerson } = await consoleFixture(t, 'sqlite::memory:');
   const { token } = await createPerson('ada', ['operator']);
@@ -138,7 +139,8 @@ t.test('a stream that a page opens by itself keeps no session open', async (t) =
   t.equal((await ask('GET', '/console/api/me', { session })).status, 401);
 });
 
-// The check that ended a stream also wrote a keep-alive comment to it, which destroyed the stream before its end.
+// Regression: the check that ended a stream also wrote a keep-alive comment to it. This destroyed the stream before it
+// was complete.
 onEachDatabase('a stream whose token expires ends completely, with an event', async (t, url) => {
   const { app, call, createPerson, time } = await consoleFixture(t, url);
   const { id } = await createPerson('ada', ['operator']);

@@ -81,7 +81,7 @@ t.test('a person funds a wallet in a browser', { skip: withoutBrowser, timeout: 
     const [{ id } = { id: '' }] = await product.ask<{ id: string }[]>('GET', '/approvals?status=WAITING');
     await product.askAsTreasurer('POST', `/approvals/${id}/approve`);
 
-    // No response arrives for a funding of one's own, nor for the approved one. A retry finds the draft of each.
+    // Two responses are lost: to a funding of one's own, and to the approved funding. A retry finds the draft of each.
     await page.getByRole('button', { name: 'Fund as approved' }).waitFor();
     await page.route(funding, (route) => route.abort());
     await page.getByRole('button', { name: 'Fund wallet' }).click();

@@ -304,8 +304,8 @@ t.test('PostgreSQL: a migration may exceed the statement timeout of requests', p
   await t.rejects(wait.execute(database), { name: 'DatabaseError', message: /a statement took too long/ });
 });
 
-// With the migration's timeout of an hour, one waiting for a lock, e.g. of a backup, would have blocked every request
-// behind it.
+// A migration may take an hour. If it also waited that long for a lock, for example of a backup, every request that
+// needs the table would wait, too.
 t.test('PostgreSQL: a migration waits for a lock no longer than a request may', postgresAlone, async (t) => {
   const url = await createPostgresDatabase(t);
   const database = openDatabase<Tables>({ url });

@@ -29,7 +29,7 @@ async function sqliteWithThings(t: Test) {
   return { url, database, names };
 }
 
-/** Every kind of write in the program. */
+/** Starts one write of each kind that the product uses. */
 function writes(database: Kysely<Tables>, name: string): Promise<unknown>[] {
   const insert = (into: Kysely<Tables>, part: string) => into.insertInto('things').values({ name: `${name} ${part}` });
   return [

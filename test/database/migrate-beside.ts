@@ -12,7 +12,7 @@ interface Beside {
   readonly from: string;
 }
 
-/** Creates a database with the migrations before `from`, and another client of it. */
+/** Creates a database with the migrations before `from`, and another client of it that has begun a transaction. */
 async function startFormer(t: Test, { migrations, from }: Beside) {
   const url = await createPostgresDatabase(t);
   const former = openDatabase<unknown>({ url, pool });
@@ -29,7 +29,7 @@ const waiting = `select from pg_locks where not granted and database =
 
 /**
  * Runs the migrations from `from` on a PostgreSQL database while a lock like that of an autovacuum is held. PostgreSQL
- * cancels an autovacuum only for a client that waits longer than `deadlock_timeout`, so the migration must do that.
+ * cancels an autovacuum only for a client that waits longer than `deadlock_timeout`, so the migration must wait longer.
  */
 export async function migrateBesideVacuum(t: Test, beside: Beside, table: string): Promise<void> {
   const { url, other } = await startFormer(t, beside);

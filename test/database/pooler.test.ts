@@ -34,7 +34,7 @@ async function refusals(t: Test, url: string): Promise<void> {
   }
 }
 
-/** Other clients of the same pooler, each with one transaction after another. */
+/** Starts this many other clients of the same pooler. Until the end of the test, each runs one query after another. */
 async function besideOthers(t: Test, url: string, count: number): Promise<void> {
   const clients = await Promise.all(
     Array.from({ length: count }, async () => {

@@ -11,7 +11,10 @@ import { createPostgresDatabase, postgresAlone } from './each-database.js';
 const hasClient = ['psql', 'pg_dump', 'pg_restore'].every((name) => spawnSync(name, ['--version']).status === 0);
 const skip = hasClient ? postgresAlone.skip : 'no PostgreSQL client: THE PRINTED RESTORE IS NOT TESTED';
 
-/** The lines in the PostgreSQL block under a heading of the document that start with one of these commands. */
+/**
+ * Returns the lines that start with one of these commands, from the PostgreSQL block under this heading of
+ * docs/operations.md.
+ */
 function printed(heading: string, ...commands: string[]): string[] {
   const [block] = printedBlocks('docs/operations.md').filter(
     (one) => one.heading === heading && one.commands.includes('PGSERVICEFILE'),

@@ -46,9 +46,9 @@ export interface GatewayProcess extends Part {
   readonly accessLog: string;
   /** Sends a request with a key on a kept connection; resolves with the status. */
   readonly ask: (key: string) => Promise<number>;
-  /** The same, repeated while a busy machine keeps the gateway from reading Redis in time. */
+  /** Like `ask`, but repeats the request after 503, which a busy machine can cause. */
   readonly decide: (key: string) => Promise<number>;
-  /** The same, with the body of the response. */
+  /** Like `ask`, but with the body of the response. */
   readonly get: (key: string) => Promise<{ readonly status: number; readonly body: string }>;
   /** Closes the kept connections. */
   readonly closeConnections: () => void;
@@ -277,7 +277,7 @@ function clientOf({ ports }: Part, agent: https.Agent): Pick<GatewayProcess, 'as
   };
 }
 
-/** A gateway listens before it has loaded the records. */
+/** Waits until an unknown key gets 401. A gateway listens before it can look up keys. */
 async function untilReady(ask: (key: string) => Promise<number>): Promise<void> {
   const readyBy = performance.now() + readySeconds * 1000;
   while ((await ask('svc_live_nobody')) !== 401) {

@@ -28,7 +28,7 @@ interface SpawnedPart {
   readonly child: ChildProcess;
   /** Its ports, once it takes requests; rejects if it ends or does not start in time. */
   readonly ready: Promise<Ports>;
-  /** The end of its log. */
+  /** The last part of its log, up to a million characters. */
   readonly log: () => string;
 }
 
@@ -37,9 +37,9 @@ export interface Part {
   readonly child: ChildProcess;
   readonly pid: number;
   readonly ports: Ports;
-  /** The end of its log. */
+  /** The last part of its log, up to a million characters. */
   readonly log: () => string;
-  /** Kills it like a crash; at once if it has ended. */
+  /** Kills it, as in a crash; resolves at once if it has ended already. */
   readonly kill: () => Promise<void>;
   /** Stops it as Kubernetes does; resolves with its exit code and signal. */
   readonly stop: () => Promise<readonly [code: number | null, signal: NodeJS.Signals | null]>;
@@ -51,7 +51,7 @@ const mostLogCharacters = 1_000_000;
 /** Spawns a part of the product. */
 export function spawnPart(part: PartName, configFile: string, options: PartOptions = {}): SpawnedPart {
   const { root = '.', nodeArguments = [], mostFileKibibytes = null } = options;
-  // An earlier release always creates a missing database.
+  // An earlier release has no `--create`: it always creates a missing database.
   const creates = path.resolve(root) === process.cwd() ? newInstallation(part) : [];
   const args = [part, ...creates, '--config', configFile, ...(options.commandArguments ?? [])];
   const [command, commandArguments] =

@@ -74,7 +74,8 @@ const understood: readonly Understood[] = [
     `${ok}Set-Cookie: a=1\r\nx:\t b\xe9 c \t\r\nSET-COOKIE: b=2\r\nset-cookie:\r\nContent-Length: 0\r\n\r\n`,
     { head: { headers: ['set-cookie', ['a=1', 'b=2', ''], 'x', 'b\xe9 c', 'content-length', '0'] } },
   ],
-  // RFC 9112 6.3: body headers of such a response do not frame a body. The connection is closed: a body may follow.
+  // RFC 9112 6.3: these responses have no body, even if a header announces one. The connection is closed if a body may
+  // follow all the same.
   [`${ok}Content-Length: 2\r\n\r\n`, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
   [`${ok}\r\n`, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
   [chunked, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
@@ -201,7 +202,7 @@ t.test('a response is parsed alike for any packet boundaries', (t) => {
   ];
   for (const [text, method, closes] of samples) {
     const bytes = bytesOf(text);
-    // Boundaries may only change whether the refusal comes before or with the last byte.
+    // The cuts may change only one thing: whether the parser refuses a response before its last byte or at this byte.
     const alike = (pieces: Buffer[]): boolean => {
       const [whole, cut] = [read([bytes], method, closes), read(pieces, method, closes)];
       if (whole.refused !== null) return cut.refused !== null;

@@ -136,7 +136,7 @@ const blocksAndProbe = fc.array(block, { minLength: 1, maxLength: 8 }).chain((bl
   }),
 );
 
-/** Near-addresses and arbitrary strings. */
+/** Texts that resemble addresses, and arbitrary strings. */
 const hostileText = fc.oneof(
   fc.string({ unit: fc.constantFrom(...Array.from('0123456789abcdefABCDEF:./%x-[] ')) }),
   fc.string({ unit: fc.constantFrom('::', ':', '.', '0', '1', '255', '256', 'ffff', '::ffff:', '1.2.3.4', '/', '32') }),

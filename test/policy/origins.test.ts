@@ -212,7 +212,7 @@ t.test('an empty list admits no client; a list admits what any of its entries ad
   t.end();
 });
 
-/** The claims that an entry admits; empty if the entry is rejected. */
+/** For each claim, whether an entry admits it; an empty list if the entry is rejected. */
 function matchesOf(entry: string, claims: readonly OriginClaim[]): boolean[] {
   try {
     const patterns = compileOriginPatterns([entry]);
@@ -380,7 +380,7 @@ t.test('for any entries, a claim is admitted exactly when scheme, host and port 
   t.end();
 });
 
-/** Near-origins and arbitrary strings. */
+/** Texts that resemble origins, and arbitrary strings. */
 const hostileText = fc.oneof(
   fc.string(),
   fc.string({ unit: 'binary' }),

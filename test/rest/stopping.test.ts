@@ -23,8 +23,8 @@ async function answersWhileStopping(app: RestApp, requests: string): Promise<str
   await begun;
   const closed = app.close();
   socket.write(requests);
-  // Node parses pipelined bytes before it reads on: the requests are parsed by the time of this response. This process
-  // reads in each turn, so that a pause of the whole process does not end the wait.
+  // Waits until Node has read and parsed the pipelined requests. It counts turns of the event loop, because a pause of
+  // the whole process would use up a fixed time.
   for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setTimeout(resolve, 2));
   release();
   await closed;

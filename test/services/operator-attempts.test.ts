@@ -36,7 +36,7 @@ function fixture(t: Test, services: ServicesUnderTest, waiting = () => 0) {
     return { status: response.statusCode, id: response.headers['x-request-id'] };
   };
   const by = (name: string) => ({ authorization: `Bearer ${name}` });
-  /** Sends what is stored, and returns the events that no change of a wallet made. */
+  /** Sends the stored events, and returns them without those of changes of wallets. */
   const events = async (): Promise<ServicesEvent[]> => {
     const sent: ServicesEvent[] = [];
     const trail = (all: readonly ServicesEvent[]) => Promise.resolve(void sent.push(...all));
@@ -251,7 +251,7 @@ onEachServices(
       state.attemptsToStore += 1;
       return state.waiting;
     });
-    /** Resolves when the attempt to store these two has begun, which is after the end of the former attempt. */
+    /** Causes two refusals. Resolves when storing them has begun, which is after the end of the previous attempt. */
     const refuseTwo = async (): Promise<void> => {
       const before = state.attemptsToStore;
       await ask('/wallets', by('nobody'), '198.51.100.7');

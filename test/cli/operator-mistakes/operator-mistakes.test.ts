@@ -26,7 +26,8 @@ import type { Servers } from './wrong-servers.js';
 /** The time limit of a command. It grows on a busy machine, where a process starts more slowly. */
 const longestMilliseconds = Math.max(5_000, 8 * timeOfHelp());
 const day = 86_400_000;
-// A failed start leaves its listeners for SIGHUP, SIGUSR1 and SIGUSR2, because its process ends.
+// A failed start does not remove its listeners for SIGHUP, SIGUSR1 and SIGUSR2, because its process ends. Here they
+// accumulate in one process.
 process.setMaxListeners(0);
 const directory = t.testdir({
   'empty.yaml': '',
@@ -53,7 +54,7 @@ interface Ended {
   readonly milliseconds: number;
 }
 
-/** The number of commands that may be repeated: a machine may stall, but hardly more often. */
+/** How many more commands may be repeated. A busy machine stalls a few times, but hardly more often than this. */
 let repeats = 4;
 
 /** Runs something, and repeats it if it took longer than the limit. */

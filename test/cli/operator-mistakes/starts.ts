@@ -7,7 +7,7 @@ export interface WrongStart {
   readonly messages: readonly RegExp[];
   /** The part continues and reports the problem, which can be fixed while it runs. */
   readonly continues?: true;
-  /** The part fails when almost all its resources are open, so a process is started, to check that the process ends. */
+  /** The part fails late, with almost all its resources open. The test starts it as a process, which must end. */
   readonly ownProcess?: true;
   readonly args?: readonly string[];
 }
