@@ -33,7 +33,7 @@ async function guarded(t: Test, url: string, rules = everything, further: Partia
   const configure = (wanted: ApprovalRules) =>
     applyConfiguredRules({ database, clock: time, random: randomBytes }, wanted, logger);
   await configure(rules);
-  /** Creates an administrator with a token, with the shared token or the token in the headers. */
+  /** Creates an administrator and a token for them. Sends these headers, by default with the shared token. */
   const create = async (name: string, role: string, headers?: Headers) => {
     const by = headers === undefined ? {} : { headers };
     const made = await call<Administrator>('POST', '/administrators', { body: { name, roles: [role] }, ...by });
@@ -137,7 +137,8 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
 });
 
-// The id was stored after the change. If the registry ended between the two, the request never showed what it created.
+// Regression: the id was stored after the change. If the registry ended between the two, the approval request never
+// showed what it had created.
 t.test('an approval stores the id of the new record with the change', async (t) => {
   const { call, create, database, decide } = await guarded(t, 'sqlite::memory:');
   const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];

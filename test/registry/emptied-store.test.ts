@@ -2,8 +2,8 @@ import t from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { registryOnRedis, until } from './registry-on-redis.js';
 
-// Regression: after FLUSHALL every uncached key got 503 until the last record was written, seconds with ten thousand
-// keys.
+// Regression: after FLUSHALL every uncached key got 503 until the last record was written, which took seconds with ten
+// thousand keys.
 t.test('after FLUSHALL the records that gateways request are restored first', { skip: withoutRedis }, async (t) => {
   const { redis, start, insertKeys, gateway } = await registryOnRedis(t);
   const registry = await start();

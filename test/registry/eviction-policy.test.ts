@@ -9,8 +9,8 @@ async function readiness(url: string): Promise<{ projection: string; warnings: s
   return ((await response.json()) as { data: { projection: string; warnings: string[] } }).data;
 }
 
-// An evicted record is indistinguishable from an unknown key: with allkeys-lru, 41 of 120 valid keys got 401
-// permanently.
+// An evicted record is indistinguishable from an unknown key. Regression: with allkeys-lru, 41 of 120 valid keys got
+// 401 permanently.
 t.test(
   'a starting registry writes nothing to a Redis whose policy may evict records',
   { skip: withoutRedis },

@@ -20,7 +20,7 @@ for (const [what, path, expected] of [
     const pinned = { now: time.now(), from: time.now() };
     if (path === '/instance-keys/confirm')
       await database.transaction().execute((transaction) => pinFirst(transaction, key, pinned));
-    // Locks the end of the chain of events, so that neither request can commit before both have begun.
+    // Locks the end of the chain of events, so that both requests begin before one can commit.
     const held = await database.startTransaction().execute();
     await sql`select from event_tail for update`.execute(held);
     const requests = Promise.all([1, 2].map(() => call('POST', path, { body: { publicKey: keyText(key) } })));

@@ -160,7 +160,7 @@ export class MemoryRecordsStore implements RecordsStore {
     return new Promise((resolve) => (this.heard = resolve));
   }
 
-  /** The silence, in milliseconds, of a gateway without an acknowledgement. */
+  /** For how many milliseconds the roster's gateways without an acknowledgement have been silent. */
   silence = 0;
 
   grant(grants: readonly GatewayGrant[]): Promise<void> {

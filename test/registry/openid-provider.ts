@@ -67,7 +67,7 @@ class Browsing {
 
   constructor(
     url: URL,
-    /** A redirect to here is the result, and is not followed. */
+    /** A redirect to a URL that begins with this text is the result, and is not followed. */
     readonly end: string | null = null,
   ) {
     this.#url = url;

@@ -106,7 +106,7 @@ onEachDatabase('refusals of many sources stay within the limit of all attempts, 
   }
   t.equal(await count(), 0);
   time.advance(60_000);
-  // The last event may be visible before its writer counts those beyond the limit, which must be in the same minute.
+  // The writer counts the refusals beyond the limit after it has stored the last event. Both must happen in one minute.
   await until(async () => (await count()) === 600 && transactions.running === 0);
   await turn();
   time.advance(60_000);

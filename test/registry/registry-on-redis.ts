@@ -131,7 +131,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
             return `503 ${(error as Error).message}`;
           }
         },
-        /** Resolves when the gateway is in the roster, and therefore caches records. */
+        /** Resolves when the registry has allowed the gateway to cache records. */
         enrolled: () =>
           until(() => redis.client.exists(`mg:grant:${instanceId}`).then((count) => count > 0), 'a grant'),
       };

@@ -12,7 +12,7 @@ import { differences } from './stored-state.js';
 
 const warning = 'Redis is full and evicts records that the registry writes back: repair of missing records is paused; ';
 
-/** A settled projection on a watched store of 1,500 merchants; the store has room for the given number of records. */
+/** A settled projection on a watched store of 1,500 merchants. `evict` deletes records until `room.records` remain. */
 async function fullStore(t: Test) {
   const fixture = await projectionFixture(t, 'sqlite::memory:');
   const { context, insertMerchants, projection, store, time } = fixture;
@@ -196,7 +196,8 @@ t.test('a trial write that Redis rejects delays no change, and the pause ends wi
   t.notOk(one.repairCounts.isPaused);
 });
 
-// Unbounded, 4,000 keys with room for 2,900 were rewritten 3,000 times a second, which nothing reported.
+// Regression: repair had no limit. 4,000 keys with room for 2,900 were rewritten 3,000 times a second, and nothing
+// reported this.
 t.test(
   'repair of a full, evicting Redis is bounded, and completes once Redis has room',
   {
@@ -217,7 +218,7 @@ t.test(
     await until(async () => (await client.get('mg:meta'))?.includes('"version":1') === true, 'all records are written');
     t.equal(await known(), 4_000);
     t.equal(await figure('repair_paused'), 0);
-    // With idle records, Redis evicts those that the registry reads every second last.
+    // The registry reads some records every second. Redis evicts them last if the other records are idle.
     await until(async () => Number(await client.object('IDLETIME', `mg:key:${first}`)) >= 3, 'the records are idle');
 
     const [, used = ''] = /^used_memory:(\d+)/m.exec(await client.info('memory')) ?? [];

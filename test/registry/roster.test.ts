@@ -13,7 +13,10 @@ import { projectionFixture } from './projection-fixture.js';
 
 const longestLifetimeMilliseconds = 31_000;
 
-/** A projection with its roster, which acts at once when it is woken. */
+/**
+ * A projection and its roster, the list of gateways that may cache records. A function that `rosterOf` returns updates
+ * the roster, and then runs the projection if the roster has work for it.
+ */
 async function rosterFixture(t: Parameters<typeof projectionFixture>[0], url: string) {
   const fixture = await projectionFixture(t, url);
   const { database, store, time } = fixture;
@@ -161,7 +164,10 @@ onEachDatabase(
 interface Disaster {
   readonly title: string;
   readonly happens: (fixture: Awaited<ReturnType<typeof rosterFixture>>) => Promise<void> | void;
-  /** How long no change is in force: for the process that saw the disaster, and for a newly started one. */
+  /**
+   * For how many milliseconds no change counts as in force: in the process that saw the disaster, and in one that
+   * starts after it.
+   */
   readonly waits: readonly [same: number, started: number];
 }
 

@@ -37,7 +37,10 @@ function since({ status, status_changed_at: at }: { status: string; status_chang
 
 type Key = Selectable<RegistryTables['api_keys']>;
 
-/** A reset creates another key of the merchant in the change that ends the old one. */
+/**
+ * The field of a key's record with the end of its grace period; no field without one. A reset starts the period: it
+ * creates another key of the merchant in the change that ends the old one.
+ */
 function graceOf(row: Key, keys: readonly Key[]): object {
   if (row.status !== 'ACTIVE' || row.expires_at === null || row.revision === row.created_revision) return {};
   const isSuccessor = (one: Key): boolean =>
@@ -45,12 +48,12 @@ function graceOf(row: Key, keys: readonly Key[]): object {
   return keys.some(isSuccessor) ? { graceEndsAt: new Date(row.expires_at).toISOString() } : {};
 }
 
-/** The actual records of the store, in the same form. */
+/** The actual records of the store, in the form of `expectedRecords`. */
 export function storedRecords({ records }: MemoryRecordsStore): Record<string, object> {
   return inOrder([...records]);
 }
 
-/** The names of records that differ between the two; for tests that compare often. */
+/** The names of the records that differ between the database and the store; for tests that compare often. */
 export async function differences(database: RegistryDatabase, store: MemoryRecordsStore): Promise<string[]> {
   const [expected, found] = [await expectedRecords(database), storedRecords(store)];
   const names = new Set([...Object.keys(expected), ...Object.keys(found)]);

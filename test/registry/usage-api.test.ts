@@ -39,7 +39,7 @@ async function usageApi(t: Test, url: string) {
       t.same(JSON.parse(await batches.add(await batchText(usageBatch({ sequence, ...batch })))), { sequence });
     },
     get: async (path: string) => (await call<Record<string, unknown>[]>('GET', path)).body,
-    /** The body of a response as text. */
+    /** The whole response, for a body that is not JSON. */
     text: async (path: string) => {
       const headers = { authorization: 'Bearer a-token-of-administrators-0123456789' };
       return registry.app.inject({ url: path, headers });

@@ -27,7 +27,7 @@ export function codeCount(code: string, count: number, more: Partial<CodeCount> 
   return { hour, code, count, ...figures, ...more };
 }
 
-/** Requests from one address; null: from all further ones. */
+/** Requests from one address; null stands for all addresses beyond the gateway's limit. */
 export function addressCount(address: string | null, accepted: number, more: Partial<AddressCount> = {}): AddressCount {
   const times = { firstAt: hour, lastAt: hour + 1_000 };
   return { day, address, country: null, asNumber: null, accepted, refused: 0, ...times, ...more };
@@ -61,7 +61,7 @@ export function usageBatch(more: Partial<UsageBatch> = {}): UsageBatch {
   };
 }
 
-/** A registry's part that adds batches to a database, and its log. */
+/** The part of a registry that adds batches to a database, and its log. */
 export async function usageFixture(t: Test, url: string, more: Partial<UsageOptions> = {}) {
   const time = new ManualTime();
   const database = await openRegistryDatabase({ url, generation: 'g' });

@@ -133,7 +133,7 @@ t.test('only the projecting registry deletes usage', async (t) => {
   await add(200);
   await forget(oldUsage({ projection: projection('another') }));
   t.equal(await rows('usage_hours'), 1);
-  // It has compared the store, but another process has taken the lease since.
+  // This process has compared the store, but another process has taken the lease since.
   const lease = { take: () => Promise.resolve(false) };
   await forget(oldUsage({ projection: { settledIn: 'g', lease } as unknown as OldUsageOptions['projection'] }));
   t.equal(await rows('usage_hours'), 1);

@@ -201,7 +201,7 @@ t.test('two registries send a message once, and one that ends during an attempt 
   await enqueue();
   await Promise.all([sender.round(), other.round()]);
   t.equal(received.length, 1);
-  // The claim of a process that ended.
+  // Simulates a process that claimed the webhook, and then ended.
   at.respond = (response) => void response.writeHead(200).end();
   await enqueue();
   await database

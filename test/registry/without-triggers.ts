@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { isPostgres } from '../../src/database/dialects.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 
-/** Removes what protects the trail, as the owner of the database can. */
+/** Removes the triggers that protect the events, as the owner of the database can. */
 export async function withoutTriggers(database: RegistryDatabase): Promise<void> {
   if (isPostgres(database)) {
     for (const table of ['events', 'event_chain', 'event_checkpoints'])

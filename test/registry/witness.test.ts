@@ -299,7 +299,7 @@ onEachDatabase('a start on the log of a run that goes on is no fork', async (t, 
   );
 });
 
-// docs/audit-log.md says so, because workers and replicas that share a name begin to sign checkpoints together.
+// docs/audit-log.md describes this: workers and replicas that share a name begin to sign checkpoints at the same time.
 onEachDatabase('of runs that continue files without checkpoints, each but the first is reported', async (t, url) => {
   const { findings, instance, take, time } = await openWitness(t, url);
   for (const expected of [[], ['previous'], ['previous', 'previous']]) {
@@ -340,7 +340,7 @@ onEachDatabase('two registries with different clocks report a run once', async (
   const behind = new Witness({ database, clock: { now: () => time.now() - 90_000 }, signer });
   const run = new WitnessedRun(instance).write(1);
   await take(run.submit('start', time.now()));
-  time.advance(100_000); // by then, the key counts by both clocks
+  time.advance(100_000); // so that both clocks are past the time from which the key counts
   for (let count = 0; count < 3; count += 1) {
     for (const takeNext of [(body: string) => behind.take(body), take]) {
       time.advance(10_000);
