@@ -25,7 +25,7 @@ const collectGarbage = runInNewContext('gc') as () => void;
 /** An Origin as long as a request head allows. Parsing a non-ASCII character takes a third of a microsecond. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);
 
-// An attack without a key: a few kilobytes of such values a second kept a worker fully busy.
+// Regression: without a key, a few kilobytes of these origins a second kept a worker fully busy.
 t.test(
   'an origin that is slow to parse is rejected unparsed as an onion service; text after the host is not parsed',
   (t) => {
@@ -97,7 +97,8 @@ t.test('a host name of impossible length matches no allowlist', (t) => {
   t.end();
 });
 
-// A slice keeps its whole source in memory: 10,000 remembered entries kept 10,000 headers of 16 KB, without a key.
+// A slice keeps its whole source string in memory. Regression: without a key, 10,000 remembered entries kept 10,000
+// headers of 16 KB.
 t.test('remembered X-Forwarded-For entries do not keep the headers in which they arrived', (t) => {
   const proxies = compileIpRanges(['192.0.2.1']);
   const peer = parseIpAddress('192.0.2.1');
@@ -208,8 +209,8 @@ function entryOf(address: string, key: string, code = 'accepted'): AccessEntry {
   };
 }
 
-// A merchant can own a whole network of addresses. Addresses after the first hundred thousand were missing from every
-// list, and nothing reported it.
+// A merchant can own a whole network of addresses. Regression: addresses after the first hundred thousand were missing
+// from every list, and nothing reported it.
 t.test('an audit summary with more addresses than it can hold reports itself as incomplete', (t) => {
   const summing = new SummaryBuilder();
   const many = (count: number): void => {
@@ -234,7 +235,7 @@ t.test('an audit summary with more addresses than it can hold reports itself as 
   t.end();
 });
 
-// A merchant's member can store events with two full allowlists each. A page of 500 such events had 300 MB.
+// A merchant's member can store events with two full allowlists each. Regression: 500 of them made a page of 300 MB.
 t.test('a page of the chain of events is bounded, however large the events are', async (t) => {
   const { app, database } = await registryFixture(t, 'sqlite::memory:');
   const state = { text: 'a'.repeat(300 * 1024) };

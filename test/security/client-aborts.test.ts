@@ -35,15 +35,15 @@ async function sendAndDisconnect(gateway: GatewayUnderTest, pause: Pause): Promi
     const closed = new Promise((resolve) => socket.once('close', resolve));
     socket.destroy();
     await closed;
-    // Until the close reaches the gateway over the real connection. In each turn, this process reads what has arrived.
+    // Waits until the close has reached the gateway. In each turn, this process reads what has arrived.
     for (let turn = 0; turn < 20; turn += 1) await wait(1);
     pause.resume();
     while (gateway.lines.length <= count) await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
 
-// When a client disconnected during the key lookup, its DELETE was
-// carried out all the same, and the log did not say whose key it was.
+// Regression: when a client disconnected during the key lookup, its DELETE was carried out all the same, and the log
+// did not say whose key it was.
 t.test(
   'client abort during the key lookup: the request is not forwarded, and its log line names the merchant',
   async (t) => {
@@ -107,7 +107,8 @@ t.test('client abort while the request is counted: it is not forwarded', async (
   for (const line of gateway.lines) t.match(line, { event: { code: 'client_closed' }, organization: { id: 'm_1' } });
 });
 
-// Only reads were cancelled. A write that no connection carried yet was sent later, and its log line named no upstream.
+// Regression: only reads were cancelled. A write that no connection carried yet was sent later, and its log line named
+// no upstream.
 t.test('client abort while the assertion is signed: the request is not forwarded', async (t) => {
   const upstream = await startUpstream(t);
   let signing = (): void => undefined;
@@ -169,8 +170,8 @@ t.test('client abort while the service completes no TLS handshake: the payout is
   t.match(gateway.lines, [{ event: { code: 'client_closed' } }]);
 });
 
-// The response to a client that had disconnected was held for
-// `answerTimeoutSeconds`. The timer also kept the drained process from exiting.
+// Regression: the response to a client that had disconnected was held for `answerTimeoutSeconds`. The timer also kept
+// the drained process from exiting.
 t.test('client abort: the resources of an aborted request are released when its upstream responds', async (t) => {
   const upstream = await startUpstream(t);
   const waiting: ServerResponse[] = [];
@@ -193,8 +194,8 @@ t.test('client abort: the resources of an aborted request are released when its 
   t.ok(timers() - before < many, `${timers() - before} more timers than before`);
 });
 
-// An aborted upload ended the process, with all of its requests. Node checked for a listener of the request's error,
-// and emitted the error one tick later. In that tick the upload ended, and its listener was removed.
+// Regression: an aborted upload ended the process, with all of its requests. Node checked for a listener of the
+// request's error, and emitted the error one tick later. In that tick the upload ended, and its listener was removed.
 t.test('client abort during an upload ends that request only', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -234,8 +235,9 @@ const requestAndReset = `
   })();
 `;
 
-// A client reset its connection while the tickets of its TLS session were being written, and the gateway never noticed. The
-// response stayed in the TLS layer for a minute, and with it the connection and its access log line. A drain waited for them.
+// Regression: a client reset its connection while the tickets of its TLS session were being written, and the gateway
+// never noticed. The response stayed in the TLS layer for a minute, and with it the connection and its access log line.
+// A drain waited for them.
 t.test('connection reset during the TLS handshake: every request ends within seconds', async (t) => {
   let lookups = 0;
   const gateway = await startTestGateway(t, {

@@ -140,8 +140,8 @@ t.test('a merchant with more than half of all connections loses an idle one to a
   await inFlight;
 });
 
-// A connection with an accepted request was never closed. One merchant
-// held all connections with requests whose bodies it did not complete.
+// Regression: a connection with an accepted request was never closed. One merchant held all connections with requests
+// whose bodies it did not complete.
 t.test(
   'a connection that waits for a body is closed for another merchant; one with a forwarded request is not',
   async (t) => {
@@ -201,7 +201,8 @@ t.test(
       200,
       'the proxy has more than half of all connections for one merchant',
     );
-    // The other one closed for the last of c: a single connection without a key stays, as its request may be on its way.
+    // One was closed for d, and one for the last connection of c. A single connection without a key stays, because its
+    // request may be on its way.
     await until(() => closed === 2);
   },
 );

@@ -313,7 +313,8 @@ onEachDatabase(
   },
 );
 
-// If the registry ended between the two changes, `restores list` never called the restore certain.
+// Regression: if the registry ended right after it had held the key back, `restores list` never called the restore
+// certain.
 onEachDatabase(
   'database rollback: a restore is certain as soon as a reported revocation is held back',
   async (t, url) => {
@@ -434,7 +435,8 @@ for (const isSameProcess of [true, false]) {
   });
 }
 
-// The generation was stored first. If the registry ended before it stored the restore, `restores list` stayed empty.
+// Regression: the registry stored the new generation of the records first, and then the restore. If it ended in
+// between, `restores list` stayed empty.
 onEachDatabase('database rollback: a restore that could not be stored is found again', async (t, url) => {
   const { database, projection, restore } = await revokedSinceBackup(t, url);
   await restore();
@@ -448,8 +450,8 @@ onEachDatabase('database rollback: a restore that could not be stored is found a
   t.match(await database.selectFrom('api_keys').select('status').execute(), [{ status: 'REVOKED' }]);
 });
 
-// An interrupted comparison raises the database's revision to that of the store. The next comparison then found no
-// reused revision, and wrote the merchant as active.
+// An interrupted comparison raises the database's revision to that of the store. Regression: the next comparison then
+// found no reused revision, and wrote the merchant as active.
 for (const isInterrupted of [false, true]) {
   const when = isInterrupted ? ', also after an interrupted comparison' : '';
   onEachDatabase(`a merchant that changes between restore and comparison is still held back${when}`, async (t, url) => {
@@ -479,8 +481,8 @@ for (const isInterrupted of [false, true]) {
   });
 }
 
-// Another change had reused the revision of the suspension, and the merchant's own change has a higher one. So the
-// record in the store did not seem to be later, and the merchant was written as active.
+// After the restore, another change reuses the revision of the suspension, and a change of the merchant gets a higher
+// one. Regression: the suspended record in the store did not seem to be later, and the merchant was written as active.
 for (const isMeanwhile of [false, true]) {
   const when = isMeanwhile ? 'during the comparison' : 'after another change';
   onEachDatabase(`a merchant whose record changes ${when} is still held back after a restore`, async (t, url) => {
@@ -523,8 +525,8 @@ for (const isMeanwhile of [false, true]) {
   });
 }
 
-// The registry held back every restriction of the record if one of them was not lifted. So the merchant was no longer
-// live, although an operator had taken it live after the restore.
+// Regression: the registry held back every restriction of a record if one of them was not lifted. So the merchant was
+// no longer live, although an operator had taken it live after the restore.
 onEachDatabase('a merchant that goes live after a restore is held back only as suspended', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
@@ -567,7 +569,7 @@ onEachDatabase(
   },
 );
 
-// The query returned the allowlists of all changes of a merchant, which can have some hundred KiB each.
+// Regression: the query returned the allowlists of all changes of a merchant, which can have some hundred KiB each.
 onEachDatabase('the search for the change that lifted a restriction reads no allowlists', async (t, url) => {
   const { context, database } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
@@ -590,8 +592,8 @@ onEachDatabase('the search for the change that lifted a restriction reads no all
   t.notMatch(JSON.stringify(rows), '8.8.4.4');
 });
 
-// The store had announced a change, and the registry could not remove it from the outbox. It took the change for
-// another one with the same revision, and held the merchant back.
+// The store has announced a change that the registry could not remove from the outbox. Regression: the registry took it
+// for another change with the same revision, and held the merchant back.
 onEachDatabase('an announced change that is still in the outbox is no restore', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
@@ -643,8 +645,8 @@ onEachDatabase('a report of an announced change that is still in the outbox hold
   t.same(await differences(database, store), []);
 });
 
-// The rebuild was complete, but the registry did not know it. It took the change that it had announced itself for
-// another one with the same revision.
+// The rebuild is complete, but its reply was lost. Regression: the registry took the change that it had announced
+// itself for another one with the same revision.
 for (const wasRestored of [false, true]) {
   const when = wasRestored ? ', also more than a day after a restore' : '';
   onEachDatabase(`a rebuild whose reply was lost undoes no change that follows${when}`, async (t, url) => {
@@ -679,8 +681,8 @@ async function reusedReport({
   return { ...report, revision, entries };
 }
 
-// The registry compared the report only after it had written the records, unless the revision of the report was higher
-// than that of the database.
+// Regression: the registry compared the report only after it had written the records, unless the report had a higher
+// revision than the database.
 onEachDatabase('a reported revocation with a reused revision is held back before any write', async (t, url) => {
   const fixture = await restoredBesideEmptyStore(t, url);
   const { database, keyId, projection, states, store } = fixture;
@@ -696,7 +698,8 @@ onEachDatabase('a reported revocation with a reused revision is held back before
   t.same(await differences(database, store), []);
 });
 
-// The database had announced its own change with this revision, so the record did not seem to be later.
+// Regression: the database had announced its own change with this revision, so the reported record did not seem to be
+// later.
 onEachDatabase('a late report with a reused revision is held back', async (t, url) => {
   const fixture = await restoredBesideEmptyStore(t, url);
   const { database, projection, rosterOf, states, store } = fixture;
@@ -774,8 +777,8 @@ for (const isRetained of [true, false]) {
   });
 }
 
-// An event with a time in the future is not deleted. Because of its low revision, the registry treated the deleted
-// reactivation as a change that never was.
+// An event with a time in the future is kept longer than later events. Regression: because this event has a low
+// revision, the registry treated the reactivation, whose event was deleted, as if it had never happened.
 onEachDatabase('an event that is kept longer than later ones makes no older record count', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const one = projection('one');
@@ -815,7 +818,8 @@ onEachDatabase('an interrupted rebuild undoes no reactivation that is not yet in
   t.same(await differences(database, store), []);
 });
 
-// The record was held back, and the report was deleted. So `restores list` never called the restore certain.
+// Regression: the record was held back and the report was deleted, but `restores list` never called the restore
+// certain.
 onEachDatabase('a report that arrives after an interrupted rebuild makes the restore certain', async (t, url) => {
   const { context, database, merchantId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
   const restores = () => database.selectFrom('restores').select('is_certain').execute();
@@ -866,8 +870,8 @@ onEachDatabase('a store that was being filled during the database restore still 
   t.equal(key?.status, 'REVOKED');
 });
 
-// A database rollback was detected only by the acknowledgements of running gateways, and only once per process. Keys
-// that the database had lost stayed accepted, and a revocation was confirmed before it was written.
+// Regression: a database rollback was detected only by the acknowledgements of running gateways, and only once per
+// process. Keys that the database had lost stayed accepted, and a revocation was confirmed before it was written.
 
 /** A database rolled back to revision 2, and a store at revision 4 with a key that the database has lost. */
 async function rolledBack(t: Test, url: string) {
@@ -920,7 +924,7 @@ onEachDatabase('database rollback under a running registry is detected, also wit
   );
 });
 
-// The change was in neither the database nor the outbox. So the registry replied that the store has it.
+// Regression: the database and its outbox had lost the change, so the registry replied that the store has it.
 onEachDatabase('database rollback: a change that a failover lost does not count as written', async (t, url) => {
   const { context, database, projection } = await projectionFixture(t, url);
   const one = projection('one');
@@ -962,7 +966,7 @@ onEachDatabase('database rollback: the next revision exceeds those of Redis and 
 });
 
 // A write of a closed connection can arrive late, and put an older record into the store than the database has.
-// Revoking the key again wrote nothing, and was confirmed.
+// Regression: revoking the key again wrote nothing, and was confirmed.
 onEachDatabase('revoking a key again rewrites its record, and that write confirms it', async (t, url) => {
   const { call, createKey, createMerchant, outwait, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
@@ -996,8 +1000,8 @@ onEachDatabase('revoking a key again rewrites its record, and that write confirm
   await until(() => (store.records.get(name) as { status: string }).status === 'REVOKED');
 });
 
-// The store can come to hold an older record than the database, so that a suspended merchant is served. When an
-// operator suspended it again, the registry replied that every gateway knew, but wrote nothing.
+// The store can come to hold an older record than the database, so that a suspended merchant is served. Regression:
+// when an operator suspended it again, the registry replied that every gateway knew, but wrote nothing.
 onEachDatabase('suspending a merchant again rewrites its record, and that write confirms it', async (t, url) => {
   const { call, createMerchant, outwait, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
@@ -1023,8 +1027,8 @@ onEachDatabase('suspending a merchant again rewrites its record, and that write 
   );
 });
 
-// A registry was started on an empty database, perhaps from another directory or with a wrong name. It removed every
-// record from Redis, and each key of each merchant was rejected as unknown.
+// Regression: a registry on an empty database, perhaps from another directory or with a wrong name, removed every
+// record from Redis. Each key of each merchant was rejected as unknown.
 onEachDatabase('a registry on another database leaves the store unchanged', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const meta = { version: 1, generation: 'of another registry', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
@@ -1059,7 +1063,8 @@ onEachDatabase('a store rolled back to an older generation is rewritten', async 
   t.same(await differences(database, store), []);
 });
 
-// A record with a higher revision than the database was never replaced: a change was confirmed, but was not in the store.
+// Regression: a record with a higher revision than the database was never replaced. A change was confirmed, but was not
+// in the store.
 onEachDatabase('a record of a later generation is replaced too', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
@@ -1110,7 +1115,8 @@ onEachDatabase(
   },
 );
 
-// The first pass begins a new generation. When it was interrupted, every later pass took the store for another registry's.
+// The first pass begins a new generation. Regression: when it was interrupted, every later pass took the store for that
+// of another registry.
 onEachDatabase('a restored database is projected, also after its first pass was interrupted', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
@@ -1128,7 +1134,8 @@ onEachDatabase('a restored database is projected, also after its first pass was 
   t.not(store.meta?.generation, generation);
 });
 
-// PostgreSQL rejects a text with a NUL. Such a name in Redis made every comparison fail, and nothing was projected any more.
+// PostgreSQL rejects a text with a NUL. Regression: with a NUL in a name in Redis every comparison failed, and nothing
+// was projected any more.
 onEachDatabase('a Redis name that no database can query is removed and stops no projection', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');

@@ -19,7 +19,7 @@ const hostile = [
   ...['\u202eyek\u202c', '\u2066x\u2069', '\u200fx', '\ufeffx', '\u061cx', '\u007f', '\\u000a\\n', '\\'],
 ];
 
-// What a terminal or a reader of lines interprets, except the ends of the lines themselves.
+// Characters that a terminal or a reader of lines interprets, except the ends of the lines themselves.
 const interpreted = /[^\P{Cc}\n]|[\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/u;
 
 async function exportAt(t: Test, url: string, ...args: string[]) {
@@ -92,7 +92,8 @@ t.test('neither lines nor messages of a hostile registry reach the terminal unes
   t.notMatch(err, interpreted);
 });
 
-// One member made 600 requests that were refused, and for a minute no refused attempt of anybody else had an event.
+// Regression: one member made 600 requests that were refused, and for a minute no refused attempt of anybody else had
+// an event.
 t.test('the refused requests of one administrator do not keep those of others out of the trail', async (t) => {
   const { app, call, createMerchant, time } = await registryFixture(t, 'sqlite::memory:');
   const { id: merchantId } = await createMerchant();
@@ -107,7 +108,7 @@ t.test('the refused requests of one administrator do not keep those of others ou
     (await call<RegistryEvent[]>('GET', `/events?action=${action}&per_page=100`)).body.data.toReversed();
   const mo = await createAdministrator({ name: 'mo', roles: ['merchant-viewer'], merchantId });
   const sam = await bearerOf(await createAdministrator({ name: 'sam', roles: ['support'] }));
-  // The member has several tokens, and the name of what is missing contains a text of the member.
+  // The member has several tokens, and chooses the address that the event of each refused token names.
   const [one, other] = [await bearerOf(mo), await bearerOf(mo, { sources: ['127.0.0.1'] })];
   for (let index = 0; index < 350; index += 1) {
     t.equal((await call('GET', '/gateways', { headers: one })).status, 404);
@@ -153,7 +154,8 @@ t.test('the refused requests of one administrator do not keep those of others ou
   t.equal(all.length, refused.length + 2, 'none of the others is lost or stored twice');
 });
 
-// The limit counted by administrator, but a member of a merchant can create others: 31 of them used up the limit of all.
+// Regression: the limit was counted for each administrator, but a member of a merchant can create others. 31 of them
+// used up the limit of all.
 t.test('the refused requests of many members do not keep those of others out of the trail', async (t) => {
   const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const { id: merchantId } = await createMerchant();

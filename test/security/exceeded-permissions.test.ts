@@ -213,7 +213,7 @@ t.test('an administrator gains no right through the tokens of others or their ow
   );
 });
 
-// With an invalid reason, each of these was a 400 without an event, and the 400 told that the right is missing.
+// Regression: with an invalid reason, each of these requests got a 400 that revealed the missing right, and no event.
 t.test('an invalid reason hides no refused attempt', async (t) => {
   const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];
@@ -248,7 +248,7 @@ t.test('an invalid reason hides no refused attempt', async (t) => {
   }
 });
 
-// These were 400 without an event, because the reason was read before the right was checked.
+// Regression: these requests got a 400 and no event, because the reason was read before the right was checked.
 t.test('an invalid reason hides no attempt whose right depends on the record', async (t) => {
   const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:', {
     reasonFor: new Set(['keys:revoke']),

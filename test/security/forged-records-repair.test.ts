@@ -71,7 +71,8 @@ function numbersOf(state: number): (below: number) => number {
   };
 }
 
-// A record that somebody wrote into Redis by hand was accepted for ever, and a key whose record was deleted stayed unknown.
+// Regression: a record that somebody wrote into Redis by hand was accepted for ever, and a key whose record was deleted
+// stayed unknown.
 for (const [what, open] of Object.entries(places)) {
   t.test(
     `on ${what} records that are forged, copied or deleted are repaired at once, and no repair waits for the sweep`,

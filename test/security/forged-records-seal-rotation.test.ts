@@ -93,7 +93,7 @@ t.test(
   },
 );
 
-// Every gateway with the secret would reject what such a registry wrote.
+// Every gateway with the secret would reject the records of a registry without it.
 t.test('a registry without the secret does not write into a sealed store', { skip: withoutRedis }, async (t) => {
   const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const sealing = await startRegistry([older]);
@@ -135,13 +135,14 @@ t.test('a registry without the secret does not write into a sealed store', { ski
   await renewed.close();
 });
 
-// A registry of an earlier release that takes over does not seal its records, and does not report it.
+// A registry of an earlier release that takes over does not seal its records, and nothing reports this.
 t.test('records that an earlier release wrote in between are sealed', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const sealing = await startRegistry([older]);
   const { key, name } = await createKey(sealing);
   const { published_revision } = await sealing.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
-  // This is what it writes: the record without members that it does not know, its own change, and nothing about seals.
+  // The earlier release writes the record without members that it does not know, its own change, and nothing about
+  // seals.
   const revision = published_revision + 1;
   await sealing.database
     .updateTable('revision')

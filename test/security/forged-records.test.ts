@@ -18,8 +18,8 @@ const [secret, other] = secrets;
 const changed = (text: string | null, changes: object): string =>
   JSON.stringify({ ...(JSON.parse(text ?? '{}') as object), ...changes });
 
-// Any record in Redis was accepted. An attacker with write access
-// could add a key of his own, or make a revoked one work again.
+// Regression: any record in Redis was accepted. An attacker with write access could add a key of his own, or make a
+// revoked one work again.
 for (const [where, open] of Object.entries(places)) {
   t.test(
     `on ${where} a record that the registry did not write authenticates no request`,
@@ -176,7 +176,7 @@ for (const [where, open] of Object.entries(places)) {
   );
 }
 
-// A forged acknowledgement confirmed that a revocation was in force on a gateway that had not received it.
+// Regression: a forged acknowledgement confirmed that a revocation was in force on a gateway that had not received it.
 t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   let registry = await startRegistry([secret]);
@@ -190,7 +190,8 @@ t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis 
   );
   const text = (await redis.get(name)) ?? '';
   t.match(text, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
-  // As if the gateway hung: it sends no more acknowledgements. A running registry could read that the gateway stops.
+  // The gateway seems to hang: it sends no more acknowledgements. The registry is stopped first, because it could read
+  // that the gateway stops.
   await registry.close();
   await gateway.close();
   await redis.set(name, text);
@@ -231,7 +232,8 @@ t.test(
   },
 );
 
-// A grant lets a gateway use its cache. A forged one would let it do so while the registry does not wait for it.
+// A grant lets a gateway use its cache. With a forged grant, a gateway would use its cache although the registry does
+// not wait for its acknowledgements.
 t.test('a forged grant is ignored', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const registry = await startRegistry([secret]);
@@ -261,7 +263,7 @@ for (const [where, open] of Object.entries(places)) {
         return (await redis.get(name)) ?? '';
       };
       const goodText = await written(good, 'ACTIVE');
-      /** A revoked key, with its record and the record from before. */
+      /** Revokes a new key. Returns the key with its record, and with the record from before the revocation. */
       const revoke = async () => {
         const key = await createKey(registry, good.merchantId);
         const before = await written(key, 'ACTIVE');
@@ -380,7 +382,8 @@ t.test('a reply message without a valid seal is ignored', { skip: withoutRedis }
   const redis = await startRedis(t);
   const channel = new RedisChannel(plainRedis(redis.url), 'mg:', ownSeals);
   t.teardown(() => channel.close());
-  // As a gateway does, it repeats the message while Redis is not connected yet, or after it has waited for the reply.
+  // Repeats the message, as a gateway does, while Redis is not connected yet, or after the wait for the reply has timed
+  // out.
   const end = performance.now() + 60_000;
   const send = async (): Promise<string> => {
     try {

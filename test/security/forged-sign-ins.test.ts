@@ -184,7 +184,7 @@ for (const [name, forgery] of Object.entries(forgeries)) {
     const handle = await start();
     forge(forgery);
     const { status, body } = await redeem(handle);
-    // A response that is none of an OpenID provider is an outage: the sign-in may be tried again.
+    // A response that no OpenID provider sends counts as an outage: the person may sign in again.
     t.match([status, body.data.code], status === 503 ? [503, 'provider_unavailable'] : [403, 'access_denied']);
     time.advance(60_000);
     await until(async () => (await causes()).length > 0);

@@ -364,8 +364,9 @@ t.test(
   },
 );
 
-// A client could remove the identity headers. Node 20 reads a thousand headers of a request, and drops the others silently.
-// The gateway's own came last: after very many short ones, a service received no merchant, address or signature.
+// Node 20 reads a thousand headers of a request, and drops the others silently. Regression: the gateway's own headers
+// came last. A client that sent very many short headers could remove them: a service received no merchant, address or
+// signature.
 t.test('no number of client headers displaces the identity headers of the gateway', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {

@@ -85,7 +85,8 @@ t.test('key leak: a long authority of the target does not keep the path out of t
   t.match(gateway.lines[0], { url: { path: '/v1/transactions' } });
 });
 
-// Clients put keys in the wrong places, and the log kept them: in the path, the user agent, the request id of a proxy.
+// Clients put keys in wrong places: in the path, the user agent, the request id of a proxy. Regression: the log kept
+// them.
 const inspected = { depth: 20, maxArrayLength: null, maxStringLength: null, breakLength: Infinity };
 
 t.test('key leak: no five characters of a key are in a log line, response, metric, span or error', async (t) => {
@@ -289,7 +290,8 @@ t.test('masking a key leaves the rest of the error text intact', async (t) => {
   t.match(err, 'Never pass a key or token as an argument');
 });
 
-// `keys create --label svc_live_…` stored a key in plain text, visible to every administrator and in every backup.
+// Regression: `keys create --label svc_live_…` stored a key in plain text, visible to every administrator and in every
+// backup.
 const generatedKey = generateApiKey('live');
 
 t.test('key leak: a name or label that contains a key is rejected and not echoed', async (t) => {
@@ -372,7 +374,8 @@ t.test('key leak: a key given as a permission is not echoed', async (t) => {
   }
 });
 
-// A key that was pasted in place of an id stayed in the trail: as the merchant that was read, or in a filter.
+// Regression: a key that was pasted in place of an id was stored in an event: as the merchant that was read, or in a
+// filter.
 t.test('key leak: a key in place of an id is not stored in an event', async (t) => {
   const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
   const { id } = await createMerchant();
@@ -402,7 +405,8 @@ t.test('key leak: a key in place of an id is not stored in an event', async (t) 
   t.equal(events.length, 2);
 });
 
-// The registry stored the key in the request for approval and in its event, which are shown to other administrators.
+// Regression: the registry stored the key in the request for approval and in its event, which are shown to other
+// administrators.
 t.test('key leak: a key in place of the reference of a funding is not stored', async (t) => {
   const { call, database } = await registryFixture(t, 'sqlite::memory:');
   const tess = await call<{ id: string }>('POST', '/administrators', { body: { name: 'tess', roles: ['treasurer'] } });
@@ -433,7 +437,7 @@ t.test('key leak: a key in place of the reference of a funding is not stored', a
   t.notMatch(JSON.stringify([approvals, events]), /svc_(live|test)_/i);
 });
 
-// The services stored the key as the merchant of a wallet, and in the event of a read.
+// Regression: the services stored the key as the merchant of a wallet, and in the event of a read.
 t.test('key leak: the services do not store a key that an operator sends as the id of a merchant', async (t) => {
   const services = await servicesFixture(t);
   const { database, clock } = services;
@@ -462,7 +466,7 @@ t.test('key leak: the services do not store a key that an operator sends as the 
   t.match(await database.selectFrom('operator_events').selectAll().execute(), { length: 1 });
 });
 
-// The services stored a payout whose reference was the merchant's own key.
+// Regression: the services stored a payout whose reference was the merchant's own key.
 t.test('key leak: the services do not store a key that a merchant sends in a text', async (t) => {
   const { call, database } = await servicesFixture(t);
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
@@ -490,8 +494,8 @@ t.test('key leak: the services do not store a key that a merchant sends in a tex
   t.same(stored, [[], []]);
 });
 
-// Errors are kept in terminals, in the logs of jobs and in tickets. `keys create --environment svc_live_…` echoed the
-// key in its error, and so did the response to a field of that name.
+// Errors are kept in terminals, in the logs of jobs and in tickets. Regression: `keys create --environment svc_live_…`
+// echoed the key in its error. A response did so too if a field had a key as its name.
 const keys = [generateApiKey('live'), generateApiKey('test')];
 const given = keys.flatMap((key) => [key, key.toUpperCase(), `x${key}`, key.replace('svc', '%73vc')]);
 

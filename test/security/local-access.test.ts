@@ -8,8 +8,8 @@ import { killAtEnd, newInstallation, productCommand } from '../product-command.j
 import { until } from '../telemetry/open-log.js';
 
 // Node opens its debugger on SIGUSR1 if there is no listener for that signal. Every user who may connect to 127.0.0.1
-// could run code in the process, and read the pepper, the private keys and the secret of the log. A log rotation that
-// sent the wrong signal was enough.
+// can then run code in the process, and read the pepper, the private keys and the secret of the log. A log rotation
+// that sends the wrong signal is enough.
 const loopback = { host: '127.0.0.1', port: 0 };
 const directory = t.testdir({ token: `${'t'.repeat(32)}\n`, 'records.json': JSON.stringify(recordsOf(liveKey)) });
 writeFileSync(
@@ -60,7 +60,7 @@ for (const args of [['gateway'], ['gateway', '--workers', '2'], ['registry'], ['
   });
 }
 
-// Every user of the machine could read customers, payouts and merchants.
+// Regression: every user of the machine could read customers, payouts and merchants.
 t.test('a new SQLite database and its side files are readable by their owner only', async (t) => {
   const directory = t.testdir();
   const file = `${directory}/registry.db`;

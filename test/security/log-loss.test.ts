@@ -25,8 +25,8 @@ import { killAtEnd, limitedCommand, productCommand } from '../product-command.js
 import { openLog, until } from '../telemetry/open-log.js';
 import { emptyList } from '../empty-list.js';
 
-// A full disk hung the process for ever. When the reader of the log died,
-// the log ended silently, and requests were accepted without a log line.
+// Regression: a full disk hung the process for ever. When the reader of the log died, the log ended silently, and
+// requests were accepted without a log line.
 const key = ['x-api-key', liveKey] as const;
 
 const ending = { secret: null, environment: 'live', now: () => Date.now(), onReopenFailure: () => undefined };
@@ -160,7 +160,7 @@ function moduleCommand(script: string): [string, string[]] {
   return [process.execPath, ['--input-type=module', '-e', script]];
 }
 
-// In a container, standard output is a pipe. Each time it was full, requests were rejected for a second.
+// In a container, standard output is a pipe. Regression: each time it was full, requests were rejected for a second.
 t.test('a full pipe whose reader is briefly late causes no failure and loses no line', async (t) => {
   const lines = 2_000;
   const script = `
@@ -186,7 +186,7 @@ t.test('a full pipe whose reader is briefly late causes no failure and loses no 
   t.equal(log.split('\n').length, lines + 3, 'all lines, and those of the start and the end');
 });
 
-// A full pipe stopped the process, with all of its requests, until somebody read from it.
+// Regression: a full pipe stopped the process, with all of its requests, until somebody read from it.
 t.test('the process log never blocks on a pipe that is not read', async (t) => {
   const script = `
     import { createLogger } from './dist/telemetry/logger.js';
@@ -214,7 +214,7 @@ t.test('the process log never blocks on a pipe that is not read', async (t) => {
   );
 });
 
-// The first line that could not be written ended the process.
+// Regression: the first line that could not be written ended the process.
 t.test(
   'a full disk under the process log does not end the process',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
@@ -240,7 +240,8 @@ t.test(
   },
 );
 
-// Lines that could not be written were lost at exit. The process reported that it had drained, and its exit status was 0.
+// Regression: lines that could not be written were lost at exit. The process reported that it had drained, and its exit
+// status was 0.
 const mostKibibytes = 64;
 
 /** Starts a gateway whose log file has reached the maximum file size, and ends it. */
@@ -297,7 +298,8 @@ function openIn(
   return { accessLog: openLog(file, { renameMilliseconds, onProblem }), file, problems };
 }
 
-// The directory of the access log was removed. Requests still got 200, and their lines went into a file without a name.
+// Regression: when the directory of the access log was removed, requests still got 200, and their lines went into a
+// file without a name.
 t.test('no request is accepted while the access log file is removed', async (t) => {
   const upstream = await startUpstream(t);
   const folder = path.join(t.testdir(), 'logs');
@@ -340,7 +342,8 @@ function idsIn(file: string): string[] {
   return lines.flatMap((line) => /"request":\{"id":"(\w+)"/.exec(line)?.slice(1) ?? []);
 }
 
-// A process is not notified when its file is removed. Until its next check, 17 requests were accepted without a line.
+// A process is not notified when its file is removed. Regression: until its next check, 17 requests were accepted
+// without a line.
 for (const [what, restore] of [
   ['the file', false],
   ['its directory', true],
@@ -357,11 +360,12 @@ for (const [what, restore] of [
       return response.status === 200;
     };
     let before = 0;
-    // A check of the file can come before the first response. Then the process has noticed, and it is removed again.
+    // A check of the file can come before the first response. Then the process has noticed the removal, and the test
+    // removes the file again.
     for (let attempt = 0; attempt < 10 && accepted.length === before; attempt += 1) {
       await accept();
       await until(() => idsIn(file).includes(accepted.at(-1) ?? ''));
-      // Two checks of the file. A pause of the whole process is only one turn.
+      // Waits for two checks of the file. A pause of the whole process is only one turn.
       for (let turn = 0; turn < 350; turn += 1) await wait(2);
       before = accepted.length;
       rmSync(restore ? folder : file, { recursive: true });
@@ -433,8 +437,8 @@ for (const checkpoints of [
   });
 }
 
-// Opening a FIFO blocks until somebody reads it. As the destination of the access log, it silently kept a gateway from
-// starting. When it later replaced the log file, it kept the process from exiting.
+// Opening a FIFO blocks until somebody reads it. Regression: as the destination of the access log, a FIFO silently kept
+// a gateway from starting. When a FIFO later replaced the log file, it kept the process from exiting.
 
 const fifoIn = (folder: string): string => {
   const file = path.join(folder, 'fifo');
@@ -552,7 +556,8 @@ interface Line {
   readonly event: { readonly code: string };
 }
 
-// The line named the upstream, so a payout looked as if it might have been made. It also counted bytes that nobody received.
+// Regression: the line named the upstream, so a payout looked as if it might have been made. The line also counted
+// bytes that nobody received.
 t.test('the log line of a request that was not forwarded names no upstream', async (t) => {
   const upstream = await startUpstream(t);
   const { url } = upstream;
@@ -596,7 +601,7 @@ t.test('the log line of a request that was not forwarded names no upstream', asy
   t.match(lines[2], { event: { code: 'client_closed' }, gateway: { upstream: { name: 'payouts' } } });
 });
 
-// Exactly these log lines lacked the address of an attacker behind a load balancer.
+// Regression: the log lines of these requests lacked the address of an attacker behind a load balancer.
 t.test('a request rejected before any decision has its client address in the log', async (t) => {
   const client = '203.0.113.9';
   let problem: string | null = null;

@@ -84,7 +84,8 @@ async function startAndStop(file: string): Promise<void> {
   await openLog(file).close(30_000);
 }
 
-// A gateway that starts afterwards takes it for the torn line of a killed process, and records its length in the first line.
+// A gateway that starts later takes the appended line for the torn line of a killed process, and states its length in
+// the first line of the new run.
 t.test('log forgery: a line appended while no gateway runs is an error, not a note about a torn line', async (t) => {
   const heads = ['{"service":{"ephemeral_id":"01M7WJMG35EDK4R664YCSW956W"},', '{'];
   for (const head of heads) {
@@ -169,7 +170,8 @@ t.test('log forgery: countless forged chains do not hide a change of a genuine o
   const verdict = verifyLines([
     [...claimed(0, many), ...edited.slice(0, 2), ...claimed(many, many), ...edited.slice(2)],
   ]);
-  // Each forged chain is headless and unproved. The genuine one follows lines that its process did not find in the file.
+  // Each forged chain lacks its start, and no line of it is proved. The genuine chain follows lines that its process
+  // did not find in the file.
   t.equal(verdict.findingCount, 2 * 2 * many + 2);
   t.equal(kindsOf(verdict).filter((kind) => kind.endsWith(' edited')).length, 1, 'and the edit is reported');
   t.ok(verdict.chains.length <= 100_000);

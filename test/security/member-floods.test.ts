@@ -6,12 +6,15 @@ import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { consoleFixture } from '../console/console-fixture.js';
 import { onEachDatabase } from '../database/each-database.js';
 
-// A full disk of the registry, or a full Redis, stops the revocations of all merchants. One stolen token of a member of
-// one merchant was enough: each change of a long allowlist added half a megabyte for good, and nothing limited changes.
+// A full disk of the registry, or a full Redis, stops the revocations of all merchants. Regression: one stolen token of
+// a member of one merchant was enough for that. Each change of a long allowlist added half a megabyte for good, and
+// nothing limited changes.
 
 const hour = 3_600_000;
 
-/** A registry with two merchants. `send` asks one process of the registry, and `call` another one on its database. */
+/**
+ * A registry with two merchants. `send` asks one process of the registry, and `call` another one on the same database.
+ */
 async function fixture(t: Test, url: string) {
   const registry = await consoleFixture(t, url);
   const { app, createMerchant, createPerson } = registry;
@@ -87,7 +90,7 @@ onEachDatabase('a merchant-admin invites more than 50 members within an hour, an
 
 onEachDatabase('members whose sign-ins change their accounts take no changes away from the others', async (t, url) => {
   const { ada, bea, database, own, setHosts, time } = await fixture(t, url);
-  // A sign-in at the provider stores such an event if the claims create the member or change the roles.
+  // A sign-in at the provider stores this event if the claims create the member or change the roles.
   const event = { action: 'administrator.changed', merchantId: own.id, keyId: null } as const;
   const author = { ...registryAuthor, actor: 'ada', administratorId: ada.id, proof: `session:${ada.tokenId}` };
   const changes = (id: string) => Array.from({ length: 150 }, () => ({ ...event, before: null, after: { id } }));
@@ -141,7 +144,8 @@ onEachDatabase(
   },
 );
 
-// A colluding member used up the limit, and so delayed the replacement of a leaked key by an hour.
+// Once, a member who worked with a thief could use up the merchant's limit. Then the leaked key could not be replaced
+// for an hour.
 onEachDatabase('a key older than an hour can be replaced at once although the limit is used up', async (t, url) => {
   const { ada, bea, createKey, database, own, send, setHosts, time } = await fixture(t, url);
   const { keyId } = await createKey(own.id);

@@ -31,14 +31,17 @@ import { until } from '../telemetry/open-log.js';
 
 const longerThanTheTest = 60;
 
-/** Holds the lock of a process that hangs in a payout. On a slow machine the timeout of PostgreSQL could end it. */
+/**
+ * Holds the lock of a process that hangs in a payout. Disables a timeout of PostgreSQL, which could end the transaction
+ * on a slow machine.
+ */
 async function hang(transaction: ServicesTransaction): Promise<void> {
   await sql`set local idle_in_transaction_session_timeout = 0`.execute(transaction);
   await lockListForInsert(transaction, merchantA);
 }
 
-// The requests of one merchant, each waiting for one of its own locks,
-// took all database connections. Other merchants got no connection.
+// Regression: the requests of one merchant, each waiting for one of its own locks, took all database connections. Other
+// merchants got no connection.
 t.test(
   'noisy neighbour: a merchant waiting for its own locks leaves database connections to others',
   postgresAlone,

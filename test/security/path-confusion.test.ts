@@ -214,8 +214,9 @@ t.test('a method override in a header or the query is ignored', async (t) => {
   }
 });
 
-// Fastify rejects a path parameter of more than 100 characters before any hook runs. The response was 500, with an error
-// in the log, while an unknown path got 401 or 403. This revealed the paths without authentication, and fired alerts.
+// Fastify rejects a path parameter of more than 100 characters before any hook runs. Regression: the response was 500,
+// with an error in the log, while an unknown path got 401 or 403. This revealed the paths without authentication, and
+// fired alerts.
 const overlongIds = ['a'.repeat(101), '1'.repeat(101), 'a'.repeat(15_000)];
 
 t.test('an overlong id reveals no path of the admin API without the token, and is 404 with it', async (t) => {
@@ -258,7 +259,8 @@ t.test('an overlong id reveals no path of the services', async (t) => {
 
 /**
  * V8 optimises `URL.canParse` after some ten thousand calls. On Node 20 it then rejects every Latin-1 character beyond
- * ASCII. A gateway that had run for a while no longer recognised an onion service behind such a name.
+ * ASCII. Regression: a gateway that had run for a while no longer recognised an onion service in a name with such a
+ * character.
  */
 t.test('host names parse the same after V8 has optimised the URL parser', (t) => {
   const disguisedOnions = ['https://abc.on\u{ad}ion/', 'abc.\u{ba}ni\u{ba}n', 'https://abc.on\u{ad}ion:8443/path'];
@@ -292,7 +294,7 @@ t.test('no path leads out of the assets of the console, and none is an error of 
     '%00',
     '.hidden',
   ]) {
-    // Sends the path as it is; URL would resolve the dots.
+    // Sends the path unchanged; URL would resolve the dots.
     const request = http.get({ port, path: `/console/assets/${name}`, headers: { host: new URL(origin).host } });
     const [response] = (await once(request, 'response')) as [http.IncomingMessage];
     response.resume();

@@ -14,8 +14,9 @@ import {
 } from '../edge/harness.js';
 import { leftOpen } from '../edge/left-open.js';
 
-// Node starts a pipelined request at once. If its connection breaks while it waits, Node does not notify it. Such a
-// request was executed without a line in the log, and never released its upstream permit.
+// Node starts a pipelined request at once, although its response has to wait. Node does not notify the request if its
+// connection breaks meanwhile. Regression: the request was executed without a line in the log, and never released its
+// upstream permit.
 const key = ['x-api-key', liveKey] as const;
 const get = requestBytes({ headers: [key] }).replace('Connection: close\r\n', '');
 const post = requestBytes({ method: 'POST', path: '/v1/payouts', body: '{}', headers: [key] }).replace(
@@ -80,8 +81,8 @@ t.test('pipelined requests are executed one after the other, in order', async (t
   );
 });
 
-// The expiry of the key was compared with the arrival of the headers. A payout that waited behind a slow response was
-// made minutes after its key had expired.
+// Regression: the expiry of the key was compared with the arrival of the headers. A payout that waited behind a slow
+// response was made minutes after its key had expired.
 t.test('a pipelined payout is refused if its key expires while it waits', async (t) => {
   const upstream = await startUpstream(t);
   const arrival = Date.now();
@@ -120,8 +121,8 @@ t.test('a pipelined payout is refused if its key expires while it waits', async 
   );
 });
 
-// When more requests were pipelined than may wait, the connection was destroyed. The payout had been made, but its
-// response was lost.
+// Regression: when more requests were pipelined than may wait, the connection was destroyed. The payout had been made,
+// but its response was lost.
 t.test('lingering close: the response of a payout is delivered, however much is pipelined behind it', async (t) => {
   const upstream = await startUpstream(t);
   let latency = 0;
@@ -171,8 +172,8 @@ t.test('lingering close: a client that pipelines endlessly is disconnected after
   t.equal(upstream.seen.length, 1);
 });
 
-// Each waiting request was chained to the one before it. When the first one ended, a long chain overflowed the stack, and
-// the process exited. No key was necessary.
+// Regression: each waiting request was chained to the one before it. When the first one ended, a long chain overflowed
+// the stack, and the process exited. No key was necessary.
 t.test('a pipelining flood does not crash the process, and is not queued in memory', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -199,8 +200,8 @@ t.test('a pipelining flood does not crash the process, and is not queued in memo
   t.equal((await ask(gateway, { headers: [key] })).status, 200);
 });
 
-// A CONNECT pipelined behind a pending request caused an uncaught exception. Two lines without a key could end the
-// process.
+// Regression: a CONNECT pipelined behind a pending request caused an uncaught exception. Two lines without a key could
+// end the process.
 const keepOpen = (bytes: string): string => bytes.replace('Connection: close\r\n', '');
 const plain = keepOpen(requestBytes({ headers: [] }));
 const withKey = keepOpen(requestBytes({ headers: [['x-api-key', liveKey]] }));
@@ -228,7 +229,8 @@ t.test('a pipelined CONNECT waits for its turn and does not crash the process', 
   }
 });
 
-// The CONNECT got a response object of its own, while the socket still belonged to the response of a dropped request.
+// Regression: the CONNECT got a response object of its own, while the socket still belonged to the response of a
+// dropped request.
 t.test('a CONNECT behind too many pipelined requests does not crash the process', async (t) => {
   const gateway = await startTestGateway(t);
   for (const [port, ca] of [
@@ -243,8 +245,8 @@ t.test('a CONNECT behind too many pipelined requests does not crash the process'
   t.equal((await ask(gateway, { headers: [] })).status, 401);
 });
 
-// The requests that were dropped behind a request with a valid key counted as requests without an acceptable key. Their
-// client was throttled, and their lines said nothing about why.
+// Regression: the requests that were dropped behind a request with a valid key counted as requests without an
+// acceptable key. Their client was throttled, and their lines said nothing about why.
 t.test('dropped requests with a key do not count against a client whose key was accepted', async (t) => {
   const upstream = await startUpstream(t);
   const unknown = get.replace(liveKey, 'svc_live_unknown');
@@ -267,7 +269,8 @@ t.test('dropped requests with a key do not count against a client whose key was 
   }
 });
 
-// A dropped request that ended before the current one made its connection seem idle, which a drain closes soon.
+// Regression: a dropped request that ended before the current one made its connection seem idle. A drain closes idle
+// connections soon.
 t.test('a drain waits for the response of a payout behind which too many requests were pipelined', async (t) => {
   const upstream = await startUpstream(t);
   const config = { limits: { drainTimeoutSeconds: 30 } };
@@ -310,9 +313,9 @@ t.test('a pipelined CONNECT is dropped when its client disconnects', async (t) =
   );
 });
 
-// Node hands over the socket of a CONNECT without listeners and timeouts. The connection stayed open forever if the
-// client kept its side open, or sent data after the request and disconnected. A few thousand such connections, without a
-// key, kept all other clients out.
+// Node hands over the socket of a CONNECT without listeners and timeouts. Regression: the connection stayed open
+// forever if the client kept its side open, or sent data after the request and disconnected. A few thousand such
+// connections, without a key, kept all other clients out.
 t.test('the connection of a CONNECT is closed soon after its response, whatever the client does', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -346,8 +349,8 @@ t.test('the connection of a CONNECT is closed soon after its response, whatever 
   for (const socket of sockets) socket.destroy();
 });
 
-// RFC 9112 9.6: the connection of a rejected upload is closed with a delay. A request that arrived during that time was
-// still executed, although its response could never be delivered.
+// RFC 9112 9.6: the connection of a rejected upload is closed with a delay. Regression: a request that arrived during
+// that time was still executed, although its response could never be delivered.
 t.test('lingering close: a request that follows a closing response is not executed (RFC 9112 9.6)', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });

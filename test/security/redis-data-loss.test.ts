@@ -18,7 +18,7 @@ import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { projectionFixture, withoutLock } from '../registry/projection-fixture.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests mostly wait, each for servers of its own.
 t.jobs = 3;
 
 /**
@@ -41,7 +41,7 @@ async function replyAbout(gateway: { ask(lookupId: string): Promise<string> }, i
   }
 }
 
-// After an eviction or a manual DEL, a valid key got "Invalid API Key" permanently.
+// Regression: after an eviction or a manual DEL, a valid key got "Invalid API Key" permanently.
 t.test('a key whose record was deleted is accepted at once, cached or not', { skip: withoutRedis }, async (t) => {
   const { redis, start, insertKeys, gateway } = await registryOnRedis(t);
   const registry = await start();
@@ -215,7 +215,7 @@ t.test('a missing record is trusted only when no invalidation was missed', async
   }
 });
 
-// A query that Redis rejected ended as an internal error, although the cached record could have been used.
+// Regression: a query that Redis rejected ended as an internal error, although the cached record could have been used.
 t.test('a query that Redis rejects makes the key store unavailable', async (t) => {
   const reject = (): Promise<never> =>
     Promise.reject(new Error("OOM command not allowed when used memory > 'maxmemory'."));
@@ -266,7 +266,7 @@ t.test('foreign data under the name of the query stream does not block replies',
   );
 });
 
-// Redis is flushed before a gateway receives the invalidation message. Until then every key would seem unknown, so an
+// Redis is flushed, and a gateway has not yet received the invalidation message. Every key would seem unknown, so an
 // outage would look like an invalid key.
 t.test('a missing record is trusted only in a seeded store', { skip: withoutRedis }, async (t) => {
   const { client, url } = await startRedis(t);
@@ -350,8 +350,8 @@ async function start(t: Test) {
   return { client, context, database, id, projection, restore, save, statuses, store };
 }
 
-// During a failover a replica that lacked a confirmed revocation became the master while the next change was written.
-// That change was published there, so no loss was visible, and the revoked key worked again permanently.
+// Regression: during a failover a replica that lacked a confirmed revocation became the master while the next change
+// was written. That change was published there, so no loss was visible, and the revoked key worked again permanently.
 for (const moment of ['before it is written', 'when it is written'] as const) {
   t.test(`a store replaced during a change, ${moment}, is detected`, { skip: withoutRedis }, async (t) => {
     const { context, id, projection, restore, save, statuses, store } = await start(t);
@@ -380,8 +380,8 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
   });
 }
 
-// Redis was flushed again during a full rewrite. It was then marked as complete with only the records written since, and
-// all other keys were permanently unknown.
+// Regression: Redis was flushed again during a full rewrite. It was then marked as complete with only the records
+// written since, and all other keys were permanently unknown.
 t.test('a store flushed during a full rewrite is not marked complete', { skip: withoutRedis }, async (t) => {
   const { client, context, id, projection, statuses, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
@@ -425,7 +425,8 @@ t.test(
   },
 );
 
-// A wrong registry set its writer mark before it checked the store. This ended each pass of the right registry.
+// Regression: a wrong registry set its writer mark before it checked the store. This ended each pass of the right
+// registry.
 t.test('a registry on another database writes nothing', { skip: withoutRedis }, async (t) => {
   const { context, id, projection, save, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
@@ -438,8 +439,8 @@ t.test('a registry on another database writes nothing', { skip: withoutRedis }, 
   t.same(await save(), before);
 });
 
-// An operator deletes the meta record to request a full rewrite. A malformed meta record counted as deleted, so every
-// record was removed.
+// An operator deletes the meta record to request a full rewrite. Regression: a malformed meta record counted as
+// deleted, so every record was removed.
 t.test(
   'a malformed meta record does not let a registry on another database write',
   { skip: withoutRedis },

@@ -38,8 +38,9 @@ async function startSeeded(t: Teardown, status: string, settings: readonly strin
   return server;
 }
 
-// Redis was restarted from an old snapshot in which a revoked key is active. A gateway that started after that could not
-// detect it. It accepted the key until the registry had rewritten the revocation, however long the registry was down.
+// Redis was restarted from an old snapshot in which a revoked key is active. Regression: a gateway that started after
+// that could not detect it. It accepted the key until the registry had rewritten the revocation, however long the
+// registry was down.
 t.test('Redis rollback: a gateway that starts on an old snapshot is unavailable', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t, 'ACTIVE');
   const registry = startEnrolling(t, server, 'g');
@@ -74,7 +75,7 @@ t.test(
     let reloadedAt = Infinity;
     const lookups = (async () => {
       let after = 0;
-      // Until cached records are served as stale, and during at least three heartbeats after the reload.
+      // Looks the key up until cached records are served as stale, and for at least three heartbeats after the reload.
       const isEnough = (): boolean => after >= 500 && Date.now() - reloadedAt > 1_600 && seen.has('REVOKED (stale)');
       for (const end = Date.now() + 30_000; !isEnough() && Date.now() < end;) {
         await wait(1);
@@ -121,8 +122,8 @@ async function startName(t: Teardown, port: number) {
   return Object.assign(name, { url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`, cut });
 }
 
-// Only the connection for queries was reopened, to another server. Until the next heartbeat the gateway applied the result
-// of the last one to the new server, and accepted a revoked key.
+// Regression: only the connection for queries was reopened, to another server. Until the next heartbeat the gateway
+// applied the result of the previous heartbeat to the new server, and accepted a revoked key.
 t.test(
   'a reopened connection is not queried before a heartbeat has succeeded on it',
   { skip: withoutRedis },
@@ -213,8 +214,8 @@ t.test('a store being filled counts only on servers that the registry names, and
   t.end();
 });
 
-// Redis was restarted from an old snapshot. A gateway that started after that could not detect it, and accepted revoked
-// keys until the registry had rewritten the changes.
+// Redis was restarted from an old snapshot. Regression: a gateway that started after that could not detect it, and
+// accepted revoked keys until the registry had rewritten the changes.
 t.test('a server is trusted when the registry names it or the gateway knows that it is complete', (t) => {
   const state = new StoreState();
   t.match(state.judge(named, '7', ['a'], null), { replicas: 1 });
@@ -248,8 +249,8 @@ t.test('a server is trusted when the registry names it or the gateway knows that
   t.end();
 });
 
-// Without a secret for records, a gateway trusted a former master again that it reached after the failover. The former
-// master lacks the revocations that the gateway has acknowledged since.
+// After a failover, a gateway may reach the former master again, which lacks the revocations that the gateway has
+// acknowledged since. Regression: without a secret for records, the gateway trusted it.
 t.test('while a gateway is enrolled, it does not trust an earlier generation', (t) => {
   const metaOf = (generation: string): string => JSON.stringify({ ...(JSON.parse(named) as object), generation });
   for (const check of [null, () => undefined]) {
@@ -264,8 +265,8 @@ t.test('while a gateway is enrolled, it does not trust an earlier generation', (
   t.end();
 });
 
-// In a snapshot from before an upgrade of the registry the meta record lists no Redis servers. The rules of the former release
-// then applied again. They trust any server, also one that lacks a revocation.
+// In a snapshot from before an upgrade of the registry the meta record lists no Redis servers. Regression: the rules of
+// the former release then applied again. They trust any server, also one that lacks a revocation.
 t.test('a store that no longer names its servers is unavailable until it names them again', (t) => {
   for (const generation of [(seededRecords['mg:meta'] as { generation: string }).generation, 'another']) {
     const state = new StoreState();

@@ -129,7 +129,7 @@ async function pay(url: string, walletId: string, key: string) {
   return { status: response.status, body: await response.text(), replayed };
 }
 
-// Each process determined by its own clock how old a stored response is, and when a payout is due.
+// Regression: each process determined by its own clock how old a stored response is, and when a payout is due.
 t.test(
   'payout replay under clock skew: processes more than a day apart pay once per idempotency key',
   postgresAlone,

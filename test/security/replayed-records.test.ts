@@ -11,8 +11,8 @@ import { seededKey, seededRecords } from '../adapters/key-store-contract.js';
 import { allowStalls, startCluster, until } from '../adapters/redis-cluster.js';
 import { startRedis, type Teardown, withoutRedis } from '../adapters/redis-server.js';
 
-// An attacker with write access to Redis restores an earlier record of a revoked key, or deletes a record. The gateway
-// accepted the revoked key again, or treated a valid key as unknown.
+// An attacker with write access to Redis restores an earlier record of a revoked key, or deletes a record. Regression:
+// the gateway accepted the revoked key again, or treated a valid key as unknown.
 
 const lookupId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${lookupId}`;
@@ -142,7 +142,7 @@ async function start(t: Teardown, preload: boolean) {
   t.teardown(() => records.close());
   await untilTrue(async () => (await keyStatus(records, lookupId)) === 'ACTIVE (cache)');
   const reaches = (status: string) => untilTrue(async () => (await keyStatus(records, lookupId)).startsWith(status));
-  /** Resolves when a heartbeat of the gateway has adopted this revision, which is before the next heartbeat. */
+  /** Resolves at the next heartbeat after one that acknowledged this revision: by then, the gateway has adopted it. */
   const hasRevision = async (revision: number): Promise<void> => {
     let first: number | null = null;
     await untilTrue(async () => {
@@ -193,9 +193,9 @@ const places: Record<string, (t: Teardown) => Promise<Place>> = {
   },
 };
 
-// A registry abandons a connection that does not respond, and opens another. When the network recovers, the kernel still
-// sends the data written to the first connection. It replaced a revocation confirmed in the meantime, and the key worked
-// again.
+// A registry abandons a connection that does not respond, and opens another. When the network recovers, the kernel
+// still sends the data written to the first connection. Regression: this data replaced a revocation confirmed in the
+// meantime, and the key worked again.
 for (const [what, start] of Object.entries(places)) {
   t.test(`on ${what} a delayed write does not replace a later one`, { skip: withoutRedis }, async (t) => {
     const { url, cluster, read, damage, makeHash } = await start(t);

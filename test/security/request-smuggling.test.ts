@@ -152,9 +152,10 @@ t.test('request smuggling: ambiguous framing is rejected and its connection clos
   t.same(gateway.internalErrors, []);
 });
 
-// llhttp also parses request lines of RTSP and ICE, and Node exposes only the version number. `DESCRIBE /v1/payouts
-// RTSP/1.1` got Fastify's own 404, without the envelope, a log line or a check of the key. A method that HTTP does not
-// have must pass every check. `GET / RTSP/1.1` is harmless: it is served and forwarded as HTTP/1.1.
+// llhttp also parses request lines of RTSP and ICE, and Node exposes only the version number. Regression: `DESCRIBE
+// /v1/payouts RTSP/1.1` got Fastify's own 404, without the envelope, a log line or a check of the key. A request with a
+// method that HTTP does not have must go through every check. `GET / RTSP/1.1` is harmless: it is served and forwarded
+// as HTTP/1.1.
 const trustedHead = `Host: localhost\r\nX-Forwarded-Proto: https\r\nx-api-key: ${liveKey}\r\n`;
 const behindProxy = { trustedProxies: ['127.0.0.1'] };
 const listTransactions = `GET /v1/transactions HTTP/1.1\r\n${trustedHead}\r\n`;
@@ -278,7 +279,7 @@ t.test('protocol words inside a request have no effect, and a request split acro
   }
 });
 
-// A former parser of chunk sizes looped forever after an invalid size, which blocked the whole process.
+// Regression: a former parser of chunk sizes looped forever after an invalid size, which blocked the whole process.
 t.test('an invalid chunk size ends its own connection only', { timeout: 100_000 }, async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: behindProxy });

@@ -64,7 +64,8 @@ async function askAsOther({ gateway }: Setting): Promise<string> {
 }
 
 // Some services send a body with a response that cannot have one. The body follows the head, which is the complete
-// response. It was taken for the response to the next request on the connection, from another merchant.
+// response. Regression: the body was taken for the response to the next request on the connection, from another
+// merchant.
 t.test('response desync: a body where none is allowed reaches no client', async (t) => {
   const cases: readonly (readonly [name: string, head: string, request: Ask])[] = [
     ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n', { ...get, method: 'HEAD' }],
@@ -174,8 +175,8 @@ function askWith(gateway: GatewayUnderTest, version: string): Socket {
   return socket;
 }
 
-// A proxy in front may use HTTP/1.0, which is the default of nginx. It took a truncated list of payouts for a complete
-// response.
+// A proxy in front may use HTTP/1.0, which is the default of nginx. Regression: it took a truncated list of payouts for
+// a complete response.
 t.test('a truncated response does not end like a complete one', async (t) => {
   const gateway = await startBefore(t, (service) => {
     setTimeout(() => service.resetAndDestroy(), 300);

@@ -5,8 +5,8 @@ import { Scene, statusesOf } from '../truth/scene.js';
 
 const options = { gateways: 2, registries: 1, maxStaleSeconds: 20, dist: path.resolve('dist') } as const;
 
-// The database was restored from a backup and Redis was emptied. A key that was revoked after the backup worked again,
-// although a gateway still had its revoked record in the cache.
+// The database was restored from a backup and Redis was emptied. Regression: a key that was revoked after the backup
+// worked again, although a gateway still had its revoked record in the cache.
 for (const topology of ['single', 'cluster'] as const) {
   t.test(
     `a revocation that only a gateway knows survives a restore (${topology})`,

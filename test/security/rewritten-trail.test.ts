@@ -137,7 +137,7 @@ async function manipulate(database: RegistryDatabase, below: (limit: number) => 
   return { what: `reordered ${tables.join(' and ')}`, undo: swap };
 }
 
-/** Changes what proves the events: a hash, a signature, the end of the chain or what was deleted. */
+/** Changes what proves the events: a hash, a signature, the end of the chain or the note about deleted events. */
 async function changeChain(database: RegistryDatabase, below: (limit: number) => number, count: number) {
   const position = 1 + below(count);
   const [table, column, value, where] = [
@@ -355,7 +355,7 @@ onEachDatabase('what retention deleted is missing without a fault, and what is l
   });
 });
 
-// A verification that began before a deletion had reported the deleted events as removed.
+// Regression: a verification that began before a deletion reported the deleted events as removed.
 onEachDatabase('what retention deletes during a verification is missing without a fault', async (t, url) => {
   const { add, database, directory, registry, signer, time, verify } = await trailFixture(t, url, 700);
   const file = `${directory}/checkpoint`;
@@ -511,7 +511,7 @@ onEachDatabase('concurrent changes make one chain, and a former release beside t
   t.match((await verify()).stderr, `The chain has 1 fault, at event ${seq}.`);
 });
 
-// An administrator's change during the upgrade had made every later verification fail.
+// Regression: a change that an administrator made during the upgrade made every later verification fail.
 onEachDatabase(
   'events of a former release that somebody has examined are a note, in exactly their number',
   async (t, url) => {

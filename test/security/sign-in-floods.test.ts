@@ -7,7 +7,8 @@ import type { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import { consoleFixture, origin } from '../console/console-fixture.js';
 import { until } from '../registry/manual-time.js';
 
-// One IPv6 subscriber has all addresses of a /64. With 200 of them, sign-ins that nobody completed kept everybody out.
+// One IPv6 subscriber has all addresses of a /64. Regression: with 200 of these addresses, sign-ins that nobody
+// completed kept everybody out.
 
 const atProvider = 'https://login.example.com/';
 const subscriber = (index: number): string => `2001:db8:0:1::${index.toString(16)}`;
@@ -70,7 +71,7 @@ t.test('unknown links do not hold up changes', async (t) => {
   const { ask, database } = await fixture(t);
   const enterWith = (token: string) => ask('POST', '/console/api/enter', { body: { token } });
   for (let index = 1; index <= 20; index += 1) t.equal((await enterWith('x'.repeat(43))).status, 401);
-  // Each change updates the revision, so changes wait for each other.
+  // Each change updates the revision, so changes wait for each other. A throttled request must make no change.
   await sql`create trigger no_change before update on revision begin select raise(abort, 'a change'); end`.execute(
     database,
   );

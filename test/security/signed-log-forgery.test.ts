@@ -165,7 +165,8 @@ t.test('two copies of a process that continue the same chain are a fork', async 
   t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
 });
 
-// The second process opens the log before it finds that its port is in use. The first one was reported as a forgery.
+// The second process opens the log before it finds that its port is in use. Regression: the first one was reported as a
+// forgery.
 t.test('a process that started on the log of a running one is no fork, but restored disks still are', async (t) => {
   const directory = t.testdir({ running: {}, killed: {} });
   const signed = new SignedLog(`${directory}/running`);
@@ -177,7 +178,7 @@ t.test('a process that started on the log of a running one is no fork, but resto
   await until(() => isSigned(8));
   t.same(kindsOf(signed.verify([signed.read()], { running: true })), [], 'the first process runs');
 
-  // What a kill would leave. The next process finds the last line of the first one.
+  // The files that a kill would leave. The next process finds the last line of the first one.
   const killed = new SignedLog(`${directory}/killed`, 'access.log', signed.instance);
   const left = signed.read();
   writeFileSync(killed.file, left);

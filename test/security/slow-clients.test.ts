@@ -31,8 +31,8 @@ import {
 } from '../edge/harness.js';
 import { killAtEnd, productCommand } from '../product-command.js';
 
-// A client that did not read a large response kept its upstream permit without limit. With maxInFlight 2, two such
-// clients kept all others out.
+// Regression: a client that did not read a large response kept its upstream permit without limit. With maxInFlight 2,
+// two such clients kept all others out.
 t.test(
   'slow read: a client that does not read its response is disconnected and its upstream permit released',
   async (t) => {
@@ -62,7 +62,8 @@ t.test(
   },
 );
 
-// A service sent its complete response and closed its connection. A client that paused lost the part not yet read.
+// A service can send its complete response and close its connection at once. Regression: a client that paused lost the
+// part that it had not read yet.
 t.test('a client that pauses gets the whole response, also after the upstream has closed its connection', async (t) => {
   const upstream = await startUpstream(t);
   const size = 300_000;
@@ -83,8 +84,8 @@ t.test('a client that pauses gets the whole response, also after the upstream ha
   t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'accepted'));
 });
 
-// The gateway's own responses had no such limit on HTTP/1.1. A client without a key that did not read them kept its
-// connection without limit.
+// Regression: on HTTP/1.1, no time limit applied to the gateway's own responses. A client without a key that did not
+// read them kept its connection without limit.
 t.test('slow read: a client that does not read its error responses is disconnected', (t) => {
   t.jobs = 2; // the time limit costs less if both protocols wait at once
   // Much longer than 200 turns, so that the response that cannot be sent does not end while the requests are sent.
@@ -190,8 +191,8 @@ async function begin(t: Teardown, gateway: GatewayUnderTest, bytes: string): Pro
   return socket;
 }
 
-// A request took its upstream permit before its body had arrived. 64 clients with a valid key sent a few bytes and
-// stopped. They kept all other clients out of the service for half a minute.
+// Regression: a request took its upstream permit before its body had arrived. 64 clients with a valid key sent a few
+// bytes and stopped. They kept all other clients out of the service for half a minute.
 t.test('slow upload: a body that does not arrive holds no permit and no upstream connection', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
@@ -415,8 +416,8 @@ t.test('a body in one-byte chunks takes at most twice its length of memory', asy
   t.same([forwardedBytes, failed], [null, null]);
 });
 
-// Destroying the TCP socket below a TLS socket with pending writes crashed the process. A slow client during a rollout
-// caused the loss of the last log lines.
+// Regression: destroying the TCP socket below a TLS socket with pending writes crashed the process. A slow client
+// during a rollout caused the loss of the last log lines.
 t.test('slow read: a drain that has to cut off slow readers still ends as a drain', async (t) => {
   const upstream = http.createServer((_request, response) => response.end(Buffer.alloc(30_000_000))).listen(0);
   await once(upstream, 'listening');

@@ -18,7 +18,7 @@ import { projectionFixture } from '../registry/projection-fixture.js';
 import { differences } from '../registry/stored-state.js';
 import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests mostly wait, each for servers of its own.
 t.jobs = 3;
 
 const maxStaleSeconds = 3;
@@ -30,8 +30,9 @@ const options = {
   dist: path.resolve('dist'),
 } as const;
 
-// The sentinels and the registry had failed over to another server, but a gateway stayed connected to the former master,
-// which still replied. The gateway accepted a revoked key, although the registry had reported the revocation as in force.
+// The sentinels and the registry have failed over to another server, but a gateway stays connected to the former
+// master, which still replies. Regression: the gateway accepted a revoked key, although the registry had reported the
+// revocation as in force.
 t.test(
   'split brain: a revocation waits until the gateway on the former master stops deciding',
   { skip: withoutRedis },
@@ -156,8 +157,8 @@ const replaced: Record<string, [refuse: Change, allow: Change]> = {
   ],
 };
 
-// On such a server the gateway's acknowledgement had expired, so a revocation on the new master reported nothing as
-// pending. The gateway continued to query its server forever.
+// These servers reject writes. Regression: the gateway's acknowledgement expired there, so a revocation on the new
+// master reported nothing as pending. The gateway continued to query the old server forever.
 for (const [what, [refuse, allow]] of Object.entries(replaced)) {
   t.test(
     `split brain: a server that ${what} is trusted for no longer than the staleness limit`,
@@ -232,7 +233,7 @@ for (const [what, [refuse, allow, error]] of Object.entries(full)) {
     await until(async () => (await status()) === 'ACTIVE (cache)', 'the record is cached again');
   });
 
-  // All keys got 503 once the lease was over: nobody had asked the sentinels.
+  // Regression: all keys got 503 once the lease was over, because nobody had asked the sentinels.
   t.test(
     `a server that ${what} is queried as long as the sentinels name it as the master`,
     { skip: withoutRedis },
@@ -284,7 +285,8 @@ for (const [what, [refuse, allow, error]] of Object.entries(full)) {
   );
 }
 
-// A registry without Redis renewed its lease with each attempt, so the other registry never projected a revocation.
+// Regression: a registry without Redis renewed its lease with each attempt, so the other registry never projected a
+// revocation.
 onEachDatabase('split brain: of two registries, the one that reaches Redis projects', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [disconnected, other] = [projection('lost'), projection('other')];
@@ -292,7 +294,7 @@ onEachDatabase('split brain: of two registries, the one that reaches Redis proje
   const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await disconnected.run();
   await revokeKey(context, registryAuthor, keyId);
-  // Its pauses after failures become as long as a lease. It runs first each time.
+  // The pauses of the disconnected registry after failures become as long as a lease. It runs first each time.
   for (let attempt = 0; attempt < 3; attempt += 1) {
     store.fails = () => 'before';
     await t.rejects(disconnected.run(), /the store is away/);

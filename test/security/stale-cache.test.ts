@@ -248,8 +248,8 @@ async function startName(t: { teardown(handler: () => unknown): void }, port: nu
   };
 }
 
-// The gateway read records and acknowledged changes at one server, but was subscribed to invalidations of another. It
-// accepted a revoked key as long as its record was cached, although it had acknowledged the revocation.
+// Regression: the gateway read records and acknowledged changes at one server, but was subscribed to invalidations of
+// another. It accepted a revoked key as long as its record was cached, although it had acknowledged the revocation.
 t.test(
   'when one connection has moved to another Redis, a key revoked there is rejected at once',
   { skip: withoutRedis },

@@ -74,8 +74,8 @@ async function countRefused(gateway: GatewayUnderTest): Promise<number> {
 
 const versions = ['TLSv1.2', 'TLSv1.3'] as const;
 
-// 150 handshakes a second on P-521 used a whole core, and so did a larger number of cheaper ones. They need no API key, and
-// nothing limited them.
+// Regression: 150 handshakes a second on P-521 used a whole core, and so did a larger number of cheaper ones. They need
+// no API key, and nothing limited them.
 t.test('TLS handshake flood: full handshakes are limited per source, resumptions are not', async (t) => {
   const upstream = await startUpstream(t);
   for (const maxVersion of versions) {
@@ -144,7 +144,7 @@ t.test('with a PROXY header each client address has its own handshake limit', as
     socket.destroy();
     return isOpen;
   };
-  /** Makes a handshake from each of three sources, of which the first two share a limit. `end` makes them unused. */
+  /** Returns three sources, of which the first two share a limit. With a new `end`, no source has been used before. */
   type Sources = (end: string) => readonly [first: string, same: string, other: string];
   const families: readonly Sources[] = [
     (end) => [`203.0.113.${end}`, `203.0.113.${end}`, `198.51.100.${end}`],
@@ -228,8 +228,8 @@ t.test('any ClientHello, also a malformed one, is parsed only up to its session 
   );
 });
 
-// An attacker can repeat one ClientHello with an ffdhe8192 key share at no cost. Each one blocked the event loop for many
-// times as long as a usual handshake, before any request and without a key.
+// An attacker can repeat one ClientHello with an ffdhe8192 key share at no cost. Regression: each one blocked the event
+// loop for many times as long as a usual handshake, before any request and without a key.
 const finiteField = ['ffdhe2048', 'ffdhe3072', 'ffdhe4096', 'ffdhe6144', 'ffdhe8192'];
 // A later attack used P-521, which takes six times as long, or P-384: 150 handshakes a second used a whole core.
 const costly = [...finiteField, 'P-384', 'P-521', 'X448'];
