@@ -97,7 +97,7 @@ t.test('no printed command has a secret in its arguments', (t) => {
   t.end();
 });
 
-// Otherwise kubectl would own fields of Helm's objects, and the next upgrade by Helm 4 would end with a conflict.
+// kubectl must not own fields of Helm's objects: the next upgrade by Helm 4 would end with a conflict.
 t.test('objects of a release are applied as Helm applies them', (t) => {
   const commands = documents.flatMap((document) => {
     const text = readFileSync(document, 'utf8').replaceAll('\\\n', ' ');

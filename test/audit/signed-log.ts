@@ -22,7 +22,7 @@ interface Given {
   readonly asOf?: number;
   /** The witness's list of checkpoints. */
   readonly witnessed?: WitnessedList;
-  /** The file name that findings give for `notes`. */
+  /** The file name of `notes` in findings; by default `checkpoints`. */
   readonly from?: string;
 }
 

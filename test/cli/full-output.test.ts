@@ -36,8 +36,8 @@ t.test('a disk that takes only a part of the output causes the same error', (t) 
   t.end();
 });
 
-// Regression: the next start took the empty files for whole secrets. It reported a damaged file, or sent an empty
-// token.
+// Regression: a full disk left empty files, which the next start took for whole secrets. It reported a damaged file, or
+// sent an empty token.
 t.test('dev leaves no incomplete file on a full disk', (t) => {
   const directory = t.testdir();
   const [command, args] = limitedCommand(0, ['dev', '--data-dir', directory]);

@@ -72,7 +72,8 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('whoami', '--config', off), /^name: ada@/, 'a refused token is not sent');
   t.notMatch(await run('whoami', '--config', on), 'ada@');
 
-  // By the file, the session ends in a minute and was not received just now. So the next command refreshes it.
+  // According to the file, the session ends in a minute and was not received just now. So the next command refreshes
+  // it.
   const [expiresAt, receivedAt] = [60_000, -10_000].map((span) => new Date(Date.now() + span).toISOString());
   const soon = { ...stored, expiresAt, receivedAt };
   writeFileSync(file, JSON.stringify(soon));

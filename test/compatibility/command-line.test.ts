@@ -35,7 +35,7 @@ const asProcess: Start = async (args, root) => {
   return { status, stdout, stderr };
 };
 
-/** Runs it in this process, which loads the modules of a release only once: loading takes most of a command's time. */
+/** Runs the command in this process, which loads the modules of a release only once: loading takes most of the time. */
 const inThisProcess: Start = async (args, root) => {
   const url = pathToFileURL(path.resolve(root, 'dist/cli/run.js')).href;
   const { run: runCommand } = (await import(url)) as { readonly run: typeof run };

@@ -51,7 +51,8 @@ async function build(): Promise<void> {
   const [own, former] = await Promise.all([lockedPackages('.'), lockedPackages(root)]);
   if (hasPackagesOf(former, own)) await symlink(path.resolve('node_modules'), path.join(root, 'node_modules'));
   else await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: root });
-  // Without the former release's development tools: installing them took most of the time. This release's bundler is used.
+  // Without the former release's development tools, because installing them took most of the time. The bundler is that
+  // of this release.
   const tools = `${path.resolve('node_modules/.bin')}${path.delimiter}${process.env.PATH ?? ''}`;
   await run('npm', ['run', '--silent', 'build'], { cwd: root, env: { ...process.env, PATH: tools } });
 }

@@ -24,7 +24,7 @@ const refused = '401 API Key is inactive or revoked';
 const undecided = '503 Service temporarily unavailable';
 const unknownKey = 'svc_live_3Uz0cQ8mXo2Nobodys';
 const keysOfRound = 3;
-/** A pending gateway must apply a change within this time, or the test fails. */
+/** A gateway that the registry lists as pending must apply a change within this time, or the test fails. */
 const longestMilliseconds = 20_000;
 const current = '.';
 

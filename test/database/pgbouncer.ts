@@ -18,7 +18,7 @@ export const poolerAlone = isInstalled ? postgresAlone : { skip: missing };
 /** A PgBouncer for one test, in front of an empty PostgreSQL database. */
 export interface PgBouncer {
   readonly url: string;
-  /** The same database without the pooler. */
+  /** The URL of the same database without the pooler. */
   readonly direct: string;
 }
 

@@ -28,7 +28,7 @@ interface Opened {
 async function tablesOf(t: Test, database: Opened): Promise<string[]> {
   t.teardown(() => database.destroy());
   const tables = await database.introspection.getTables({ withInternalKyselyTables: true });
-  // SQLite's own table of AUTOINCREMENT counters has one row per such column.
+  // Without SQLite's own table of AUTOINCREMENT counters, which has one row for each counter.
   return tables
     .map(({ name }) => name)
     .filter((name) => !name.startsWith('sqlite_'))

@@ -33,7 +33,7 @@ async function guarded(t: Test, url: string, rules = everything, further: Partia
   const configure = (wanted: ApprovalRules) =>
     applyConfiguredRules({ database, clock: time, random: randomBytes }, wanted, logger);
   await configure(rules);
-  /** Creates an administrator and a token for them. Sends these headers, by default with the shared token. */
+  /** Creates an administrator and their token. The requests use the token in `headers`, by default the shared token. */
   const create = async (name: string, role: string, headers?: Headers) => {
     const by = headers === undefined ? {} : { headers };
     const made = await call<Administrator>('POST', '/administrators', { body: { name, roles: [role] }, ...by });

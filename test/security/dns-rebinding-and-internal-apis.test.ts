@@ -17,7 +17,7 @@ import { balanceOf } from '../services/services-fixture.js';
 
 /*
  * A web page makes its own host name resolve to a loopback address. A browser on this machine then sends the page's
- * requests to local services, with whatever headers the page likes. But the Host header still has the name of the page.
+ * requests to local services, with any headers of its choice. But the Host header still has the name of the page.
  */
 
 const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';

@@ -440,7 +440,7 @@ t.test(
 
 /*
  * A bug in a registry, or a single write by hand, can leave a record in Redis that two parsers read differently. Such a
- * record must neither accept nor reject a key: it counts as an unavailable store.
+ * record must not decide about a key: it counts as an unavailable store.
  */
 
 const keyName = `mg:key:${lookupIdOf(liveKey, null)}`;

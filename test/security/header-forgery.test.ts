@@ -77,10 +77,10 @@ const reserved = [
   ...['x-rewrite-url', 'x-override-url', 'x-sendfile-type', 'x-accel-mapping', 'traceparent', 'tracestate'],
   ...['keep-alive', 'proxy-connection', 'proxy-authorization', 'http2-settings', 'te', 'trailer', 'upgrade'],
 ];
-/** These frame the request, so in their own spelling they cannot have an arbitrary value. */
+/** These headers frame the request, so under their exact names they cannot have an arbitrary value. */
 const framing = ['content-length', 'transfer-encoding'];
 
-/** The same name with other separators, and with letters in any case. */
+/** The name with other separators, and with letters in any case. */
 function spellingsOf(name: string): fc.Arbitrary<string> {
   const letters = Array.from(name, (letter) =>
     letter === '-' ? separator : fc.constantFrom(letter, letter.toUpperCase()),

@@ -402,7 +402,7 @@ onEachDatabase('what retention deletes during a verification is missing without 
   );
 });
 
-// These attacks need no trigger disabled: the triggers believe what is stored about the deleted range.
+// These attacks need not disable a trigger: the triggers believe what is stored about the deleted range.
 const waysToSign: readonly (readonly [how: string, noteOf: (note: string, head: ChainHead) => string | null])[] = [
   ['with the signed end of the chain there', (note) => note],
   ['without a signature', () => null],

@@ -124,7 +124,8 @@ t.test('slow read: a client that does not read its error responses is disconnect
         } while (await linesWithin(sent, 200));
         return sent;
       };
-      // This is roughly how many large responses the kernel buffers. The rest of its buffer is for error responses.
+      // Measures roughly how many large responses the kernel buffers. On the second connection, the rest of the
+      // kernel's buffer is for error responses.
       const first = connected(gateway);
       const buffered = await askWithoutReading(first, Infinity);
       first.destroy();

@@ -42,7 +42,7 @@ async function run(...args: string[]) {
     try {
       seen.push(readFileSync(`/proc/${child.pid}/cmdline`, 'utf8'));
     } catch {
-      // It has ended.
+      // The process has ended.
     }
   }, 5);
   let output = '';
