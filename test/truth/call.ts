@@ -9,7 +9,7 @@ export interface Called {
   readonly body: { readonly message?: string; readonly data?: unknown };
   /** Whether the connection was refused, so that nothing was sent. */
   readonly isRefused: boolean;
-  /** Whether a reused keep-alive connection was closed, perhaps before this call. */
+  /** Whether the call failed because a reused keep-alive connection was closed, perhaps before the call. */
   readonly isStale: boolean;
 }
 

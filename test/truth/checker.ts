@@ -35,7 +35,8 @@ export interface Findings {
   /** Number of requests that began after a change to their key or merchant was in force. */
   readonly afterInForce: number;
   /**
-   * The requests among these that must be rejected: a change that ended their key, merchant or address was in force.
+   * Number of the requests in `afterInForce` that must be rejected, because a change that ended their key, merchant or
+   * address was in force.
    */
   readonly toBeRefused: number;
 }

@@ -78,7 +78,7 @@ export async function createPostgres(t: Teardown): Promise<Database> {
     url: url.href,
     relay,
     async copy() {
-      // A template database must have no connections. The registries reconnect at once afterwards.
+      // PostgreSQL copies a template database only if it has no connections. The registries would reconnect at once.
       const copyBegun = performance.now();
       relay.set('cut');
       try {

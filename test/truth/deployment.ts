@@ -87,7 +87,7 @@ export class Party {
     this.port = api ?? http ?? 0;
   }
 
-  /** Kills the process like a crash. */
+  /** Kills the process like a crash. It then stays down until `start` is called. */
   async kill(): Promise<void> {
     this.#isExpectedToRun = false;
     const child = this.#child;
@@ -101,14 +101,14 @@ export class Party {
     this.#child?.kill(signal);
   }
 
-  /** Sets the offset of the wall clock from the machine's, for this process and its restarts. */
+  /** Sets how far the wall clock of this process is ahead of the machine's. Restarts keep the offset. */
   setClock(offsetMilliseconds: number): void {
     this.#clockOffset = offsetMilliseconds;
     // A process that has ended cannot receive the offset; its restart starts with the offset.
     if (this.#child?.connected === true) this.#child.send({ clockOffset: offsetMilliseconds }, () => undefined);
   }
 
-  /** The end of its log. */
+  /** The end of the process's log. */
   get log(): string {
     return this.#log();
   }
@@ -123,7 +123,7 @@ export class Party {
       await this.start();
       fault.ended = performance.now();
     };
-    // A process that ends during its start arrives here again.
+    // If the process ends during this start, its exit handler calls this method again.
     void again().catch(() => (fault.ended = performance.now()));
   }
 }

@@ -17,7 +17,7 @@ export interface FaultKind {
   readonly topologies?: readonly Topology[];
   /** Whether it needs registries on PostgreSQL. */
   readonly needsPostgres?: true;
-  /** Whether Redis may lose changes, always or with these topologies. */
+  /** The topologies in which the fault may make Redis lose changes; true: all. */
   readonly losesData?: true | readonly Topology[];
   /** Minimum duration. */
   readonly holdMilliseconds?: number;

@@ -25,7 +25,10 @@ export class FaultPlan {
     this.#changes = new Map(options.faults.map((fault) => [fault, 0]));
   }
 
-  /** Draws the same random numbers whatever was chosen before, so that equal faults are injected identically. */
+  /**
+   * Returns the faults of the next round. Draws random numbers even if `given` names the faults, so that a repeated run
+   * injects them with the same random numbers.
+   */
   next(): readonly string[] {
     const random = this.#random;
     const { faults, given, sequence } = this.#options;

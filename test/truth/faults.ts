@@ -8,7 +8,7 @@ import type { Topology } from './stores.js';
 
 const mostDelay = 250;
 const mildDelay = 60;
-/** Sizes of wall-clock jumps, in seconds. */
+/** Maximum sizes of mild and of other wall-clock jumps, in seconds. */
 const mildJump = 40;
 const mostJump = 600;
 

@@ -1,4 +1,4 @@
-/** A write of a change: a register, e.g. `key:key_1` or `status:m_1`, and its new value. */
+/** A value that a change writes. The register names what the value belongs to, e.g. `key:key_1` or `status:m_1`. */
 export interface Write {
   readonly register: string;
   readonly value: string;
@@ -13,8 +13,9 @@ export interface Propagation {
 }
 
 /**
- * A changing call, from before its start to after its response was read. Until then `ended` is Infinity, there is no
- * status, and the writes are those known so far. All times come from one monotonic clock.
+ * A call that changes something, timed from before its start to after its response was read. Before the response,
+ * `ended` is Infinity, `status` is null, and `writes` has only what the call itself names. All times come from one
+ * monotonic clock.
  */
 export interface Change {
   readonly kind: 'change';
@@ -45,7 +46,7 @@ export interface Asked {
   readonly status: number | null;
 }
 
-/** A fault of the deployment, until its cause was removed. Infinity: not removed yet. */
+/** A fault of the deployment. It has `ended` when its cause was removed; Infinity: not yet. */
 export interface Fault {
   readonly kind: 'fault';
   readonly name: string;
@@ -63,7 +64,7 @@ export interface Restore {
   readonly copyEnded: number;
   readonly begun: number;
   readonly ended: number;
-  /** Since when Redis had lost nothing when the registry compared the database with Redis; Infinity after a loss. */
+  /** Redis has lost nothing since this time; Infinity: it may have lost something in the round of the restore. */
   storeKeptSince: number;
 }
 

@@ -10,9 +10,9 @@ const keysOfMerchant = 100;
 const timeoutMilliseconds = 60_000;
 
 /**
- * Imports active keys of merchants that no later change affects.
+ * Imports merchants with active keys. No later change affects them.
  * @param first the number of the first key; the names of keys and merchants contain the number
- * @returns a limited number of these keys, for requests
+ * @returns at most `mostAsked` of the keys, for requests
  */
 export async function importKeys(
   { registries, token }: Deployment,
@@ -41,7 +41,7 @@ export async function importKeys(
   let isProjected = true;
   for (let start = 0; start < entries.length; start += entriesAtOnce)
     isProjected = await post(entries.slice(start, start + entriesAtOnce));
-  // Once a later change is in the store, all earlier changes are there too.
+  // Imports further merchants until one of them is in Redis: then all earlier changes are there too.
   for (let extra = 0; !isProjected; extra += 1)
     isProjected = await post([merchantEntry(`m_imported_later_${first + extra}`)]);
   agent.destroy();

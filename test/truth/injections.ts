@@ -6,7 +6,7 @@ import { faultKinds } from './faults.js';
 import type { Fault } from './history.js';
 import type { History } from './recorder.js';
 
-/** An injected fault with its event in the history. */
+/** An injected fault, and its two events in the history: the fault, and the isolation of gateways that it causes. */
 export interface Begun {
   readonly what: string;
   readonly fault: Fault;
@@ -24,8 +24,8 @@ export class Injections {
   readonly #onLastEnd: (plan: Random) => void;
 
   /**
-   * @param holdMilliseconds maximum duration of a fault
-   * @param onLastEnd called before the last faults end
+   * @param holdMilliseconds maximum duration of a fault, unless its kind has a longer minimum
+   * @param onLastEnd called once a round, after the last fault has started
    */
   constructor(deployment: Deployment, history: History, holdMilliseconds: number, onLastEnd: (plan: Random) => void) {
     this.#deployment = deployment;
@@ -56,7 +56,7 @@ export class Injections {
   async oneAfterAnother(names: readonly string[], plan: Random): Promise<Begun[]> {
     const begun: Begun[] = [];
     const ends: Promise<void>[] = [];
-    // Serialize these steps: no process may start while the database is being restored.
+    // Serializes the starts and ends of faults: no process may start while the database is being restored.
     let underWay: Promise<unknown> = Promise.resolve();
     const inTurn = <T>(act: () => Promise<T>): Promise<T> => {
       const acted = underWay.then(act);
@@ -89,7 +89,7 @@ export class Injections {
     return this.#began(fault, await kindOf(name).inject(this.#deployment, random, this.#history).catch(this.#halfDone));
   }
 
-  /** A fault prevented by another one, e.g. the server is no longer a master or does not respond. */
+  /** Stands for a fault whose injection failed because of another fault, e.g. because a server does not respond. */
   readonly #halfDone = (error: unknown): Injected => ({
     what: `half done: ${String(error)}`,
     end: async () => {
@@ -98,7 +98,7 @@ export class Injections {
     },
   });
 
-  /** Records the gateways isolated from now on; that isolation ends before the fault's cause is removed. */
+  /** Records which gateways are isolated from now on. `end` records the end of the isolation. */
   #began(fault: Fault, { what, isolated = [], end }: Injected): Begun {
     const names = isolated.map(({ name }) => name);
     return { what, fault, isolation: beginFault(this.#history, fault.name, what, names), end };
@@ -116,9 +116,13 @@ function kindOf(name: string): FaultKind {
   return kind;
 }
 
-/** @param begun all active faults: the end of one may open a network path that another one has closed */
+/**
+ * Removes the cause of a fault. First records the end of all isolations, because the end of one fault may open a
+ * network path that another fault has closed.
+ * @param begun the faults of the round so far
+ */
 async function end({ end: takeAway }: Begun, begun: readonly Begun[]): Promise<void> {
   for (const { isolation } of begun) isolation.ended = Math.min(isolation.ended, performance.now());
-  // A process that ends during its start is restarted anyway.
+  // Ignores a process that ends during its start: it is restarted anyway.
   await takeAway().catch(() => undefined);
 }

@@ -7,8 +7,8 @@ import { numberIn, optionsOf, say } from '../bench/command-line.js';
 import { mutations, type Mutation } from './mutations.js';
 
 // Mutation test of the history search: plants one fault at a time in copies of the built product and checks that the
-// search finds it. As a control, the unchanged product first runs with the same options: a finding there would prove
-// nothing.
+// search finds it. As a control, the unchanged product runs first, with the same options. If the search finds something
+// there too, its finding in a copy proves nothing.
 
 const options = optionsOf({ seconds: '90', seed: '1', only: '', runs: 'both', 'control-seconds': '30' });
 const seconds = String(numberIn('seconds', options.seconds));

@@ -18,7 +18,7 @@ const projection = 'registry/projection/projection.js';
 const propagation = 'registry/propagation.js';
 const rebuild = 'registry/projection/rebuild.js';
 const pause = 'await new Promise((done) => setTimeout(done, 300));';
-/** Faults longer than a gateway may use stale records. */
+/** Options for faults that last longer than a gateway may use stale records. */
 const long = ['--stale', '1', '--hold', '10'];
 
 /** The mutations that the search must find. */

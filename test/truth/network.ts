@@ -38,7 +38,7 @@ export class Network {
     return new Network(relays);
   }
 
-  /** The relay's port for this process and a server. */
+  /** The port of the relay between this process and a server. */
   portOf({ port }: Reachable): number {
     const relay = this.#relays.get(port);
     if (relay === undefined) throw new Error(`there is no relay in front of ${port}`);

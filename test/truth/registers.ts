@@ -1,27 +1,30 @@
 import { isInForce, type HistoryEvent, type Restore } from './history.js';
 
-/** The possible values of a register from a certain time on. */
+/**
+ * The possible values of a register from a certain time on. A register is one value that changes write and requests
+ * reveal: the state of a key, or the status or the allowlist of a merchant.
+ */
 interface Step {
   readonly values: readonly string[];
-  /** From when requests can observe it. */
+  /** From when requests can observe these values. */
   readonly begun: number;
-  /** From when older values must not be observed; Infinity if no registry reported that. */
+  /** From when requests must not observe older values; Infinity if no registry reported "in force". */
   readonly inForce: number;
-  /** Until when a call without a response can still take effect. */
+  /** Until when the change can still take effect. For a call without a response, that is the end of its registry. */
   readonly mayApplyUntil: number;
 }
 
-/** Values that a restored database must not give a key or merchant that Redis knows as ended. */
+/** The values that a restore must not bring back for a key or merchant that Redis has as revoked or INACTIVE. */
 const valid = ['active', 'ACTIVE'];
 
-/** The values of each register that a request may observe, given the registry's responses until then. */
+/** Derives from the registry's responses which values of each register a request may observe at its time. */
 export class Registers {
   readonly #steps = new Map<string, Step[]>();
 
   constructor(events: readonly HistoryEvent[]) {
     const ends = events.filter((event) => event.kind === 'ended');
     const ordered = events.filter((event) => event.kind === 'change' || event.kind === 'restore');
-    // A change during the restore of the database may be lost.
+    // A change that begins during a restore may be lost, so it is ordered before the restore.
     ordered.sort((one, other) => orderOf(one) - orderOf(other));
     for (const event of ordered) {
       if (event.kind === 'restore') this.#restore(event);
@@ -54,7 +57,7 @@ export class Registers {
     return values;
   }
 
-  /** The last time before `at` from which a write of this register was in force; null if none was. */
+  /** The last time before `at` at which a write of this register came into force; null if there is none. */
   inForceBefore(register: string, at: number): number | null {
     const times = (this.#steps.get(register) ?? []).map(({ inForce }) => inForce).filter((time) => time < at);
     return times.length === 0 ? null : Math.max(...times);
@@ -66,7 +69,10 @@ export class Registers {
     this.#steps.set(register, steps);
   }
 
-  /** Values in the copy can be observed again until a later change is in force, except values that are held back. */
+  /**
+   * Adds the values in the restored copy: requests can observe them again until a later change is in force. Leaves out
+   * the values that the registry holds back.
+   */
   #restore(restore: Restore): void {
     const { copyBegun, copyEnded, begun, ended } = restore;
     for (const [register, steps] of this.#steps) {
@@ -80,7 +86,10 @@ export class Registers {
     }
   }
 
-  /** Whether Redis certainly has a key as revoked or a merchant as INACTIVE: in force, and no loss in Redis since. */
+  /**
+   * Whether Redis certainly has the key as revoked, or the merchant as INACTIVE: that was in force before the restore,
+   * and Redis has lost nothing since.
+   */
   #isHeldBack(register: string, { begun, ended, storeKeptSince }: Restore): boolean {
     const known = (this.#steps.get(register) ?? []).findLast(({ inForce }) => inForce < begun);
     if (known === undefined || known.begun < storeKeptSince) return false;

@@ -21,7 +21,7 @@ export interface RunOptions extends DeploymentOptions {
   readonly changes: number;
   /** Names of faults; each must be possible with this deployment. */
   readonly faults: readonly string[];
-  /** The run ends when each fault's rounds had this many changes. */
+  /** The run ends once the rounds of every fault have had this many changes; null: no such condition. */
   readonly each?: number | null;
   /** The faults of the first rounds, instead of random ones. */
   readonly rounds?: readonly (readonly string[])[];
@@ -32,7 +32,7 @@ export interface RunOptions extends DeploymentOptions {
   /** Number of clients per gateway; `pauseMilliseconds`: the pause of a client between two requests. */
   readonly callers: number;
   readonly pauseMilliseconds: number;
-  /** Maximum duration of a fault. */
+  /** Maximum duration of a fault, unless its kind has a longer minimum. */
   readonly holdMilliseconds: number;
   /** Number of clients that make changes. */
   readonly changers: number;
@@ -53,10 +53,10 @@ export interface Round {
   readonly requests: number;
   /** Number of requests that began after a change to their key or merchant was in force. */
   readonly afterInForce: number;
-  /** The requests among these that must be rejected. */
+  /** Number of the requests in `afterInForce` that must be rejected. */
   readonly toBeRefused: number;
   readonly violations: readonly Violation[];
-  /** How long after the end of the last fault a gateway still left a request undecided; null: not within the limits. */
+  /** Time from the end of the last fault to the last undecided request; null: some gateway did not decide in time. */
   readonly decidedAfter: number | null;
   /** Time from the end of the last fault until every gateway decided and a change was in force; null: too late. */
   readonly recoveredAfter: number | null;
@@ -120,7 +120,7 @@ class Soak {
     this.#history = history;
     this.#options = options;
     this.#injections = new Injections(deployment, history, options.holdMilliseconds, (plan) => {
-      // Pause changes in some rounds: some states end only with another change, but gateways must decide without one.
+      // Pauses changes in some rounds: a gateway must decide again, even if no other change sets it right.
       this.#isPaused = plan.oneIn(3);
     });
     this.#requests = deployment.gateways.map((gateway) => new Requests(gateway, history));
@@ -168,7 +168,10 @@ class Soak {
     return this.#look({ number, faults: names, what, recoveredAfter }, since);
   }
 
-  /** Waits until, since this time, every gateway has decided and each changer had a change in force; null: too late. */
+  /**
+   * Waits until every gateway has decided a request sent after `since`, and every changer has a later change in force.
+   * @returns the time from `since` in milliseconds; null: too late
+   */
   async recovered(since: number): Promise<number | null> {
     const { decideMilliseconds, inForceMilliseconds } = this.#options.limits;
     const decides = (): boolean => this.#requests.every(({ decidedAt }) => decidedAt > since);
@@ -194,7 +197,7 @@ class Soak {
     const recent = events.slice(this.#from);
     this.#from = events.length;
     const changes = recent.filter((event) => event.kind === 'change');
-    // A deployment that has not recovered may lack writes to Redis.
+    // If the deployment has not recovered, Redis may lack some changes.
     const isKept = recoveredAfter !== null && !faults.some((name) => losesData(name, this.#options.topology));
     if (!isKept) this.#storeKeptSince = performance.now();
     for (const event of recent) if (event.kind === 'restore' && isKept) event.storeKeptSince = this.#storeKeptSince;

@@ -22,7 +22,7 @@ export interface Watch {
   stop(): Promise<void>;
 }
 
-/** A key or merchant that the registry holds back since a restore. */
+/** A key or merchant that the registry holds back after a restore, because a newer state of it is known. */
 export interface HeldBack {
   readonly id: string;
   /** The source of the newer state: `store`, or the instance id of a gateway. */
@@ -189,7 +189,7 @@ export class Scene {
     return masters;
   }
 
-  /** Resolves when every gateway has had a grant for some beats, so that it uses its cache. */
+  /** Resolves when every gateway has had a grant, the registry's permission to use a cache, for some heartbeats. */
   async enrolled(): Promise<void> {
     const { store, gateways } = this.deployment;
     await this.until(async () => {

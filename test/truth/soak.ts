@@ -41,7 +41,7 @@ that no state explains: a key that is accepted after its revocation was in force
 Exit status: 1 where something was found; what happened around it is written to a file.
 `;
 
-// The files written for the parts contain secrets, and the parts reject secret files that other users can read.
+// The files written for the processes contain secrets, and a process rejects a secret file that other users can read.
 process.umask(0o077);
 const { values } = parseArgs({
   options: {

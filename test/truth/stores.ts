@@ -12,7 +12,7 @@ export type Topology = (typeof topologies)[number];
 /** A Redis server with data. */
 export interface DataServer extends RedisServer, Reachable {
   readonly name: string;
-  /** The file with its data at the start. */
+  /** The file from which the server loads its data when it starts. */
   readonly file: string;
   /** The relay between this server and the other servers; null if that path cannot be cut. */
   readonly peers: Relay | null;
@@ -157,7 +157,7 @@ async function dataServer(
     isRunning = false;
     await server.kill();
   };
-  // The end of each of two faults may start this server.
+  // Each of two faults may restart this server when it ends.
   const restart = async (): Promise<void> => {
     if (isRunning) return;
     isRunning = true;
