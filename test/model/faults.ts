@@ -5,7 +5,7 @@ import type { Rules, Step } from './rules.js';
 import { faultKinds, pick } from './state.js';
 import type { FaultKind, Server, State } from './state.js';
 
-/** The bit of a kind of fault in `world.used`, which is one byte. */
+/** The bit of a kind of fault in `world.used`, which is one byte: all kinds from the eighth on share a bit. */
 export function bitOf(kind: FaultKind): number {
   return 1 << Math.min(7, faultKinds.indexOf(kind));
 }
@@ -146,7 +146,7 @@ export class Faults {
       sql.published = first.published;
       sql.open = first.open;
       sql.roster = 0;
-      sql.change = 1; // a separate history
+      sql.change = 1; // the restored database begins a history of its own
       for (const row of sql.rows) row.sessions = 0;
       world.saidQ = 0;
       world.revisionQ = 0;
@@ -192,7 +192,7 @@ export class Faults {
     this.#fault(now, step, 'restart', `restart with everything${label}`, restart);
   }
 
-  /** One record is lost by eviction or DEL, and all subscribed gateways receive the notice. */
+  /** Redis loses one key by eviction or DEL, and notifies the subscribers to this key. */
   #evict(now: State, step: Step, index: number): void {
     const rules = this.#rules;
     const lose = (name: string, change: (server: Server) => void, after?: (next: State) => void): void => {

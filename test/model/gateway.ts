@@ -4,9 +4,9 @@ import type { Mechanisms, Rules, Step } from './rules.js';
 import { pick } from './state.js';
 import type { Gateway, State } from './state.js';
 
-/** A beat that has read an mg:meta of the former release. */
+/** The value of `beat` if the beat has read an mg:meta of the former release. */
 const oldFormBeat = 2;
-/** A gateway that caches records without a grant, like the former release. */
+/** The value of `enrolled` of a gateway that caches records without a grant, like the former release. */
 const byOldForm = 2;
 
 /** The steps of one gateway. */

@@ -1,5 +1,5 @@
-// The protocol as guarded steps on one state. Any time can pass between two steps, which models pauses. Only a tick
-// advances the clocks, so clocks measure only durations.
+// The protocol as steps on one state, each with a condition. Any amount of time can pass between two steps, which
+// models pauses. Only a tick advances the clocks, so clocks measure only durations.
 import { bitOf, Faults } from './faults.js';
 import { ageEntries, ageGateway, GatewaySteps } from './gateway.js';
 import { ageRegistry, phases, RegistrySteps } from './registry.js';
@@ -40,7 +40,7 @@ export class Protocol {
     this.#now.bytes.set(bytes);
   }
 
-  /** Calls `visit` with each successor of the current state. The next step overwrites the bytes. */
+  /** Calls `visit` with each successor of the current state. Its bytes are valid only during the call. */
   successors(visit: (label: string, bytes: Uint8Array, kind: StepKind) => void): void {
     const now = this.#now;
     const next = this.#next;
@@ -178,7 +178,7 @@ export class Protocol {
   }
 }
 
-/** Fills the first state: seeded, without enrolled gateways, K active, no changes. */
+/** Fills the first state: K is active in SQL and Redis, and no gateway is enrolled. A blank world has no records. */
 function fillFirst(state: State, setup: Setup): void {
   const { world, sql, servers, registries, gateways } = state;
   const hasCluster = setup.cluster !== 'no';

@@ -13,7 +13,7 @@ export const phases = {
   notePublished: 4,
   writeMeta: 5,
   noteServer: 6,
-  /** Two registries: the lease was checked, and the compare begins. */
+  /** Only with two registries: the lease was checked, and the registry compares next. */
   leased: 7,
 } as const;
 
@@ -43,7 +43,7 @@ export class RegistrySteps {
     }
     const talks = rules.talks(now, registry);
     const isWorking = registry.phase !== phases.compare && registry.phase !== phases.leased;
-    // A revision can be published while only the other master (without mg:meta) is down.
+    // A revision can be published while only the master without mg:meta is down.
     const mayPublish = rules.setup.cluster === 'records' && registry.phase === phases.publish;
     if (isWorking && !talks) {
       step(`${this.#name} loses its connection`, (next) => {
@@ -75,7 +75,7 @@ export class RegistrySteps {
     return !this.#isOneOfTwo || !this.#mechanisms.checkLease || state.sql.lease === this.#index;
   }
 
-  /** Whether a guarded write of this registry reaches the store. */
+  /** Whether Redis accepts a write of this registry: it does as long as it has this registry's mark. */
   #hasMark(state: State): boolean {
     return !this.#rules.keepsMark || !this.#mechanisms.mark || this.#server(state).mark === this.#of(state).mark;
   }
@@ -96,7 +96,7 @@ export class RegistrySteps {
     });
   }
 
-  /** A write to Redis, guarded by the writer's mark. */
+  /** A write that Redis accepts only as long as it has this registry's mark. Otherwise the registry stops its work. */
   #guardedWrite(now: State, step: Step, label: string, change: (next: State) => void): void {
     const hasMark = this.#hasMark(now);
     step(hasMark ? `${this.#name} ${label}` : `${this.#name} finds another writer's mark`, (next) => {
@@ -142,6 +142,7 @@ export class RegistrySteps {
     });
   }
 
+  /** Puts the mark of this registry into Redis, so that Redis rejects later writes with another mark. */
   #putMark(next: State, server: Server): void {
     if (!this.#rules.keepsMark) return;
     const registry = this.#of(next);
@@ -188,7 +189,7 @@ export class RegistrySteps {
     registry.knows = 1;
   }
 
-  /** Whether the slot of K has every change, by its marker. */
+  /** Whether the marker of K's slot shows that the slot has every change. */
   #isWhole(state: State, server: Server): boolean {
     if (!this.#rules.isCluster) return true;
     const records = pick(state.servers, this.#rules.recordsMaster(state));
@@ -211,7 +212,7 @@ export class RegistrySteps {
     return isBlank || (saw && !isBehind && !isOldForm) || !mechanisms.unproven ? hold : LIFE;
   }
 
-  /** Two registries: data for Redis was read from SQL earlier, with a possible pause in between. */
+  /** With two registries: reads from SQL what a later step writes to Redis. A pause is possible in between. */
   #readChanges(next: State): void {
     if (!this.#isOneOfTwo) return;
     const registry = this.#of(next);
@@ -372,7 +373,7 @@ export class RegistrySteps {
     });
   }
 
-  /** Updates the registry's view of a gateway: alive, new, left or over. */
+  /** Updates the registry's view of a gateway: it is alive or new, or it has left or was silent for its lifetime. */
   #look(next: State, g: number): void {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(next).watches, g);
@@ -505,7 +506,7 @@ export class RegistrySteps {
     }
   }
 
-  /** Whether a gateway has acknowledged a revision, or is over. */
+  /** Whether the registry no longer waits for a gateway to acknowledge a revision. */
   #isSettled(now: State, g: number, revision: number): boolean {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(now).watches, g);
@@ -559,7 +560,7 @@ export class RegistrySteps {
   }
 }
 
-/** A registry stops its work; a new compare follows, which determines again which gateways are over. */
+/** Makes a registry stop its work. It then compares again, and determines anew which gateways have ended. */
 function stopWork(registry: Registry): void {
   registry.phase = phases.compare;
   registry.connection = 0;

@@ -18,43 +18,43 @@ export const newProtocol = {
   roster: true,
   /** The rows survive the end of the registry's process. */
   durable: true,
-  /** Before it has read its grant, a gateway caches nothing and has no budget. */
+  /** Before it has read its grant, a gateway caches nothing: it has no budget, the time in which it may use a cache. */
   enrol: true,
   /** The row is committed before the grant is written. */
   rowFirst: true,
-  /** A grant is valid only in its generation. */
+  /** A grant is valid only in its generation: until all records are written to Redis anew. */
   grantGeneration: true,
   /** An acknowledgement counts only in its generation. */
   ackGeneration: true,
-  /** Each discontinuity begins a generation. */
+  /** Whenever the registry cannot prove that Redis has what SQL has, it begins a generation. */
   newGeneration: true,
-  /** The measurement of silence restarts after each start and each compare. */
+  /** After each start and each compare, the registry measures the silence of gateways from zero. */
   recount: true,
-  /** A notice about an acknowledgement proves that the gateway lives, whatever is read afterwards. */
+  /** A notice about an acknowledgement proves that the gateway lives, even if the acknowledgement is then missing. */
   heard: true,
   /** If SQL is not proven to be current, the registry waits LIFE before the first "in force". */
   unproven: true,
-  /** … also after a crash, or after another loss, during that wait. */
+  /** If a crash or another loss interrupts the wait of `unproven`, the registry waits again. */
   openInSql: true,
   /** Generation and acknowledgements are read in one transaction. */
   atomicList: true,
   /** A gateway trusts a server if mg:meta names the server's run_id. */
   confirm: true,
-  /** … or if an enrolled gateway finds its own generation and no missing data. */
+  /** An enrolled gateway also trusts a server that has the gateway's generation and lacks no data. */
   memory: true,
   /** A gateway does not trust a lower revision of the same generation. */
   neverBack: true,
   /** A gateway without budget is not enrolled and caches nothing. */
   budgetEnds: true,
-  /** … also where the budget ran out during a beat. */
+  /** The gateway also checks its budget at the end of a beat. */
   checkAtEnd: true,
-  /** A gateway becomes enrolled only by a grant that names a beat begun at most STALE ago. */
+  /** A gateway becomes enrolled only by a grant for a beat that began at most STALE ticks ago. */
   freshGrant: true,
   /** A gateway that is not enrolled caches nothing. */
   emptyUnenrolled: true,
-  /** An enrolment is a separate change, so that a restored roster is detected. */
+  /** Enrolments are counted, so that the registry detects a restored database whose rows lack one. */
   countEnrolments: true,
-  /** mg:change names the change of a number: a restored database counts up to the same numbers again. */
+  /** mg:change identifies the newest change. Its number does not: a restored database uses numbers again. */
   changeId: true,
   /** The waits begin when the new mg:meta is written. */
   holdFromMeta: true,
@@ -62,37 +62,37 @@ export const newProtocol = {
   hold: true,
   /** How a gateway determines that its server is still the master. */
   witness: 'sentinel+echo' as Witness,
-  /** A look-up is not joined after a notice, or by a gateway that is not enrolled. */
+  /** A request does not join a running look-up after a notice, or in a gateway that is not enrolled. */
   closeLookups: true,
   /** Cached records survive a reconnect, as stale. */
   keepAsStale: true,
-  /** A gateway writes that it leaves after it has decided its last request. */
+  /** A gateway decides its last request before it writes that it leaves. */
   leaveLast: true,
-  /** A record of a lower revision replaces nothing. */
+  /** A record never replaces a record of a higher revision. */
   recordGuard: true,
-  /** A write of a registry whose mark was replaced does nothing. */
+  /** Redis has the mark of one registry, and rejects the writes of another. */
   mark: true,
-  /** Acknowledgements outlive the removal, which deletes row, then grant and acknowledgement. */
+  /** An acknowledgement expires late. To remove a gateway, its row is deleted first, then grant and acknowledgement. */
   longAcknowledgements: true,
-  /** The registry leaves the acknowledgement of a gateway of the former release to its expiry. */
+  /** The registry does not delete the acknowledgement of a gateway of the former release, which expires. */
   keepFormerAcknowledgement: true,
   /** A gateway that has seen an mg:meta with servers trusts no mg:meta without servers. */
   neverOldForm: true,
-  /** The registry cannot account for an mg:meta of the former release: it waits LIFE, whatever it has seen itself. */
+  /** After it finds an mg:meta of the former release, the registry waits LIFE, even if it has run all the time. */
   oldFormUnproven: true,
-  /** A gateway of the former release counts until it is silent; without: its acknowledgement of a revision counts. */
+  /** The registry waits until a gateway of the former release is silent. Without this, its acknowledgement counts. */
   formerPending: true,
-  /** A database without changes on an empty Redis opens at once; all others wait. */
+  /** An empty Redis spares the registry the wait of `unproven` only if the database has no changes either. */
   onlyBlankOpens: true,
   /** Each transaction of a registry checks its lease. */
   checkLease: true,
   /** A registry reads the beats, then checks its lease, then writes the grants. */
   leaseAfterBeats: true,
-  /** An answer needs an mg:meta that names the server itself. */
+  /** "In force" needs an mg:meta that names the server from which it was read. */
   answerNamesServer: true,
-  /** A gateway decides by a record in a Cluster only where the marker of its slot has every change. */
+  /** In a Cluster, a gateway decides by a record only if the marker of its slot shows that no change is missing. */
   slotMarkers: true,
-  /** In a Cluster, continuity needs the markers of all slots too. */
+  /** In a Cluster, the registry rebuilds Redis unless the markers of all slots show that no change is missing. */
   compareMarkers: true,
 };
 
@@ -114,7 +114,7 @@ export const formerProtocol: Mechanisms = {
   witness: 'none',
 };
 
-/** A gateway of the former release with the new registry, except for a pause longer than its stale time: see T4. */
+/** A gateway of the former release beside the new registry, but without its fault in pauses longer than STALE. */
 const formerGateway: Mechanisms = { ...formerProtocol, budgetEnds: true, checkAtEnd: true };
 
 /** A world: the parties, the faults and their numbers, and the states to check. */
@@ -127,7 +127,7 @@ export interface Setup {
   readonly cluster: 'no' | 'records' | 'meta';
   /** Whether a second key is created, whose creation must be in force too (I2). */
   readonly createsQ: boolean;
-  /** Whether look-ups can be joined. */
+  /** Whether a request can join the running look-up of another request. */
   readonly lookups: boolean;
   /** Whether gateways leave, are killed, and start again under another instance id. */
   readonly leaves: boolean;
@@ -135,17 +135,17 @@ export interface Setup {
   readonly lateWrites: boolean;
   /** Maximum number of faults of each kind. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>;
-  /** The first gateways, in this number, run the former release. */
+  /** How many of the gateways run the former release: the first ones. */
   readonly former: 0 | 1;
   /** Whether the old snapshot has an mg:meta of the former release. */
   readonly oldSnapshot: boolean;
   /** Whether the world begins with a new database and an empty Redis. */
   readonly blank: boolean;
-  /** Only states after all these faults count as broken. */
+  /** A state counts as broken only after all of these faults have happened. */
   readonly shows: readonly FaultKind[];
 }
 
-/** Makes one step from the current state, if the step's condition holds. */
+/** Makes one step: applies `change` to a copy of the current state. */
 export type Step = (label: string, change: (next: State) => void, kind?: StepKind) => void;
 
 /** The kind of a step. Recovery (I3) must not depend on faults or on commands of administrators. */
@@ -155,7 +155,7 @@ export type StepKind = 'step' | 'fault' | 'command';
 export class Rules {
   readonly mechanisms: Mechanisms;
   readonly setup: Setup;
-  /** A gateway that is started again has another instance id. */
+  /** How many instance ids a gateway can have: each start gives it another one. */
   readonly sessions: 1 | 2;
   /** Whether another server can take over. */
   readonly canFailOver: boolean;
@@ -208,7 +208,7 @@ export class Rules {
     return !this.isCluster || (gateway.connection2 !== 0 && this.recordsServerOf(state, gateway).up === 1);
   }
 
-  /** Whether a gateway may answer from memory. */
+  /** Whether a gateway may decide by its cached records. */
   holds(gateway: Gateway, mechanisms: Mechanisms): boolean {
     if (gateway.generation === 0 || gateway.age > STALE) return false;
     return !mechanisms.enrol || gateway.enrolled > 0;
@@ -241,7 +241,7 @@ export class Rules {
     }
   }
 
-  /** Notifies the registries subscribed to a server of an acknowledgement. */
+  /** Notifies the registries that are subscribed to a server: the acknowledgement of a gateway has changed. */
   announce(state: State, server: number, gateway: number): void {
     for (const registry of state.registries) {
       const isBound = registry.connection - 1 === server && pick(state.servers, server).run === registry.run;
@@ -263,7 +263,7 @@ export class Rules {
     else state.bytes.set(bytes.subarray(from, from + dataLength), server.dataAt);
   }
 
-  /** A name without references in the state. Reusing such names keeps the number of states finite. */
+  /** An unused name for a generation. Names are used again, so that the number of states is finite. */
   freshGeneration(state: State): number {
     const used = new Set([0, 1, state.sql.generation, state.world.lateGeneration]);
     for (const server of state.servers) {
@@ -279,7 +279,7 @@ export class Rules {
     return smallestBeside(used);
   }
 
-  /** The run_id of a process of Redis that has just started. */
+  /** An unused run_id, for a Redis process that has just started. */
   freshRun(state: State): number {
     const used = new Set([0, 1, state.sql.run, state.sql.run2]);
     for (const registry of state.registries) used.add(registry.run).add(registry.run2);
@@ -287,7 +287,7 @@ export class Rules {
     return smallestBeside(used);
   }
 
-  /** An instance id of a gateway without references in the state; -1 if there is none. */
+  /** An instance id of a gateway that neither SQL nor Redis contains; -1 if there is none. */
   freshSession(state: State, gateway: number): number {
     for (let session = 0; session < this.sessions; session++) {
       const isInRoster = (pick(state.sql.rows, gateway).sessions & (1 << session)) !== 0;

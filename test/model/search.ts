@@ -20,7 +20,7 @@ export interface Result {
 export interface SearchOptions {
   /** Maximum number of states. */
   readonly limit?: number;
-  /** Whether every state must have a way back to health (I3). It needs eight bytes for each transition. */
+  /** Whether every state must have a way back to health (I3). This check needs eight bytes for each transition. */
   readonly heals?: boolean;
   /** Whether to check the other promises. */
   readonly promises?: boolean;
@@ -100,7 +100,7 @@ class States {
   }
 }
 
-/** The transitions between states, without faults. */
+/** The transitions between states, except faults and commands of administrators. */
 class Transitions {
   #pairs = new Int32Array(1 << 20);
   #length = 0;

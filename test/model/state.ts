@@ -5,9 +5,9 @@ type Fields<Name extends string> = Record<Name, number>;
 
 const worldFields = [
   'master', // which server of the pair is the master
-  'linked', // whether the other one follows it
+  'linked', // whether the other server of the pair replicates it
   'used', // the kinds of fault that have happened, one bit each
-  'saidK', // "K is revoked" was reported as in force; 2: before Redis was restored to a snapshot of the former release
+  'saidK', // "K is revoked" was reported as in force; 2: and then Redis restarted on a snapshot of the former release
   'saidQ', // "Q exists" was reported as in force
   'revisionK',
   'revisionQ',
@@ -39,7 +39,7 @@ const sqlFields = [
   'q',
   'generation',
   'run', // the run_id of the server that was confirmed last
-  'run2', // … of the master of the records, in a Cluster
+  'run2', // the run_id of the master of the records, in a Cluster
   'published',
   'open',
   'roster', // how many enrolments there were, at most 1
@@ -62,7 +62,7 @@ const serverFields = [
   'guard', // the revision in the record of K is that of its revocation
   'roster',
   'change',
-  'mark', // the writer's mark
+  'mark', // the mark of the registry that may write
   'slotGeneration', // the marker of the slot of K
   'slotRevision',
   'needed', // the index of changes: the newest change in the slot of K
@@ -74,19 +74,19 @@ const grantFields = ['state', 'session', 'generation', 'age'] as const;
 const registryFields = [
   'up',
   'phase', // see registry.ts
-  'knows', // whether it has seen this history itself
+  'knows', // whether it has compared SQL with Redis since its start
   'connection', // 1 + server
   'run',
   'run2',
-  'hold', // ticks until it may open
+  'hold', // ticks until it may report "in force"
   'published',
   'to', // the revision that is being written
-  'wait', // the hold that begins with mg:meta
+  'wait', // the value of `hold` as soon as mg:meta is written
   'k', // K as read from SQL
   'generation',
   'change',
-  'mark', // its mark in the store
-  'asks', // an answer is being prepared: 1 K, 2 Q
+  'mark', // the mark that it has put into Redis
+  'asks', // 1: it prepares a report about K
   'asksGeneration',
 ] as const;
 
@@ -95,10 +95,10 @@ const watchFields = [
   'silent0',
   'silent1', // of the second instance id
   'heard', // an unprocessed notice
-  'over', // 1: known to be over, 2: its row is deleted, but not yet its grant and acknowledgement
+  'over', // 1 + instance id: to be removed; 3 + instance id: row deleted, but not yet grant and acknowledgement
   'beat', // 1 + the age of the beat that the next grant echoes
   'beatGeneration',
-  'mayGrant', // the lease was checked for that grant
+  'mayGrant', // the lease was checked for the next grant
   'row', // the roster row as read for a response in preparation
 ] as const;
 
@@ -108,7 +108,7 @@ const gatewayFields = [
   'link',
   'side', // it stays with the old master
   'connection', // 1 + server
-  'connection2', // … of the master of the records, in a Cluster
+  'connection2', // 1 + the master of the records, in a Cluster
   'believes',
   'generation',
   'highest',

@@ -43,7 +43,7 @@ const setups = {
   /** SQL comes back from a backup, and Redis is emptied or restarts. */
   restored: { ...base, faults: { crash: 1, restore: 1, flush: 1 } },
   snapshot: { ...base, faults: { crash: 1, restore: 1, restart: 1 } },
-  /** SQL from a backup counts up to the same numbers again. */
+  /** SQL comes back from a backup, and then uses revision numbers again. */
   reused: { ...base, createsQ: true, faults: { crash: 1, restore: 1, cut: 1 } },
   /** A replica that lags behind is promoted, and the old master lives on. */
   failover: { ...base, servers: 2, faults: { failover: 1 } },
@@ -57,7 +57,7 @@ const setups = {
   /** One record is lost, to eviction or to DEL. */
   evicted: { ...base, faults: { evict: 1, cut: 1, crash: 1 } },
   'evicted, late': { ...base, lateWrites: true, faults: { evict: 1, crash: 1 } },
-  /** A Cluster of two masters: that of the record of K fails over, or that of mg:meta. */
+  /** A Cluster of two masters. Either the master of K's record fails over, or the master of mg:meta. */
   'cluster, records': { ...base, servers: 2, cluster: 'records', faults: { failover: 1 } },
   'cluster, meta': { ...base, servers: 2, cluster: 'meta', faults: { failover: 1 } },
   /** One master of a Cluster is emptied, or restarts. */
@@ -80,7 +80,10 @@ export type WorldName = keyof typeof setups;
 /** The names of all worlds, in the order in which they are searched. */
 export const worldNames = Object.keys(setups) as WorldName[];
 
-/** Worlds whose search ends early, or looks at the promises alone: a lost record may need a hand (I3). */
+/**
+ * Worlds whose search ends at a limit, or does not check I3, the way back to health. For example, after the loss of a
+ * record an administrator may have to help.
+ */
 const bounds: Readonly<Partial<Record<WorldName, SearchOptions>>> = {
   reused: { heals: false, limit: 3e6 },
   'failover, crash': { heals: false, limit: 2e6 },
@@ -105,7 +108,10 @@ export function newIn(name: WorldName): Search {
   return { name, mechanisms: newProtocol, setup: setups[name], options: bounds[name] ?? {} };
 }
 
-/** The faults of the former release. For T3 and T4, a fault that the search reaches earlier is mended first. */
+/**
+ * The faults of the former release. For T3 and T4, added mechanisms prevent other faults, which the search would find
+ * earlier.
+ */
 export const formerFaults: readonly Search[] = [
   {
     name: 'T1 Redis loses acknowledgements',
@@ -139,7 +145,7 @@ export const formerFaults: readonly Search[] = [
   },
 ];
 
-/** What is removed, and a world in which that breaks a promise. */
+/** The removed mechanisms, and a world in which a promise breaks without them. */
 export const mutations: readonly (readonly [Partial<Mechanisms>, WorldName])[] = [
   [{ roster: false, rowFirst: false, countEnrolments: false }, 'flush'],
   [{ durable: false }, 'keys'],
@@ -194,7 +200,7 @@ const revokes = [
   'registry 1: K is IN FORCE',
 ];
 
-/** Counterexamples that lie too deep for a search: what is removed, the world, and the steps. */
+/** Counterexamples that lie too deep for a search: the removed mechanisms, the world, and the steps. */
 export const deepMutations: readonly (readonly [Partial<Mechanisms>, WorldName, readonly string[]])[] = [
   [
     { checkLease: false },

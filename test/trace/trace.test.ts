@@ -71,7 +71,7 @@ async function comparePaths(t: Test, trace: Trace | undefined, own: Teardowns): 
     [],
     'each file runs in a GET',
   );
-  // Earlier, Node calls back for each part of reading, and not every version has a traceable order.
+  // Before the steps, Node calls back for each part of reading. Not every version of Node does so in a traceable order.
   const ordered = unique.slice(unique.indexOf('edge/auth/steps.ts'));
   t.ok(ordered.length > 15, 'the steps are among them');
   t.same(

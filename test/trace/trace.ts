@@ -109,7 +109,7 @@ class Caller {
     this.#socket.destroy();
   }
 
-  /** Functions that ran in each of several measurements, with the fewest lines: others may come from timers. */
+  /** Functions that ran in every measurement, each with the fewest lines. Others may have been run by timers. */
   async whatRuns(way: Way): Promise<Ran[]> {
     await this.#send(way, warmUps);
     while (await this.#isWarmingUp()) await wait(100);

@@ -11,7 +11,7 @@ const mostRecent = 8;
 const mostEnded = 30;
 const othersOnceIn = 4;
 
-/** The keys for requests: valid keys and some ended keys. At least a quarter of the requests use a key changed lately. */
+/** The keys for requests: valid keys and some ended keys. At least one request in four uses a recently changed key. */
 export class Keys {
   readonly #all: TestKey[] = [];
   readonly #ended: TestKey[] = [];
