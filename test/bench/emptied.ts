@@ -21,7 +21,7 @@ try {
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);
   const gateway = await deployment.startGateway({ keyStore: { cache: { preload: false } } });
-  await wait(3_000); // until the gateway is in the roster
+  await wait(3_000); // until the registry knows the gateway
   // Warms up: opens every connection and runs the code before the measurement.
   for (let round = 0; round < warmUpRounds; round += 1)
     await Promise.all(Array.from({ length: connections }, () => gateway.ask(benchKey(keys - 1))));

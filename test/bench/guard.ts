@@ -3,8 +3,8 @@ import { parseArgs } from 'node:util';
 import { run } from './compare/run.js';
 import { ratiosOf } from './compare/statistics.js';
 
-// Compares the CPU time per request with the stock stack in the same run, so that the ratio holds on any machine. A
-// ratio above the committed limits ends the process with exit status 1.
+// Compares the gateway's CPU time per request with that of plain Fastify and its proxy plugin in the same run, so that
+// the ratio holds on any machine. A ratio above the committed limits ends the process with exit status 1.
 
 const file = 'test/bench/guard.json';
 /** Tolerance for random variation in limits written with `--update`. */
@@ -12,7 +12,7 @@ const margin = 1.1;
 
 interface Limits {
   readonly against: string;
-  /** The highest ratio, by scenario. */
+  /** The highest permitted ratio, by scenario. */
   readonly atMost: Readonly<Record<string, number>>;
 }
 

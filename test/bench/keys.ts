@@ -10,8 +10,8 @@ import { compareLookUps } from './look-ups.js';
 import { isFilled } from './seed.js';
 import { besideChanges, floodWithUnknown } from './requests.js';
 
-// Many keys: measures the time and memory of their import and of a rebuild of Redis, and the effect on the gateway of
-// the number of keys, of changes, and of a flood of unknown keys.
+// Measures the time and memory that many keys need for their import and for a rebuild of Redis. Then measures how the
+// number of keys, changes, and a flood of unknown keys affect the gateway.
 
 const options = optionsOf({ keys: '1000000', database: '', seconds: '20', changes: '50', unknown: '100000' });
 const keys = numberIn('keys', options.keys);

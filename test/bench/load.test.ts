@@ -8,7 +8,7 @@ import { openClosedLoop } from './load/closed-loop.js';
 
 const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n';
 
-/** What a reader says of an answer that comes in pieces of this size. */
+/** What a reader returns for each piece of a response that arrives in pieces of this size. */
 function readInPieces(reader: AnswerReader, answer: string, size: number): (number | null)[] {
   const bytes = Buffer.from(answer, 'latin1');
   const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) => index * size);

@@ -9,8 +9,8 @@ import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 
-// Measures the preload of records: its effect on concurrent requests, by turns with the same gateway when it has all
-// records, and the requests that fail during an outage of Redis.
+// Measures the preload of records: its effect on concurrent requests, in turns with the same gateway after the preload.
+// Also counts the requests that fail during an outage of Redis.
 
 const options = optionsOf({
   ...{ keys: '100000', rate: '3000', turns: '6', seconds: '12' },
@@ -77,7 +77,7 @@ async function measureBeside() {
   const [alone, beside, completeSeconds]: [number[], number[], number[]] = [[], [], []];
   for (let turn = 0; turn < turns; turn += 1) {
     for (const latency of await run(seconds)) alone.push(latency);
-    // A gateway that loses its subscription drops its whole cache. The registry keeps its own.
+    // A gateway that loses its subscription drops its whole cache. The registry's subscription is kept.
     const began = performance.now();
     for (const id of await subscribers(deployment))
       if (!ofRegistry.includes(id)) await deployment.redis.client.call('CLIENT', 'KILL', 'ID', id);

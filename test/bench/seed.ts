@@ -10,7 +10,8 @@ const rowsAtOnce = 20_000;
 const fillMinutes = 10;
 
 /**
- * Inserts keys and their merchants into the registry's SQLite file and waits for Redis: an import would take minutes.
+ * Inserts keys and their merchants into the registry's SQLite file, because an import would take minutes. Waits until
+ * Redis has them.
  */
 export async function seedKeys(deployment: Site, keys: number): Promise<void> {
   const { databaseFile, redis } = deployment;

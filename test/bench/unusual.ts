@@ -3,7 +3,7 @@ import { distributionOf, round } from './figures.js';
 import { evaluate, type Evaluation } from './unusual/evaluation.js';
 import { misuseClasses } from './unusual/misuse.js';
 
-// Plants misuse in simulated traffic of merchants, and measures which of it the detectors report, and what else.
+// Plants misuse in simulated traffic of merchants. Counts how much of it the detectors report, and their false reports.
 
 const options = optionsOf({ seed: '1', runs: '1', merchants: '2000', weeks: '8', planted: '40' });
 const first = numberIn('seed', options.seed);

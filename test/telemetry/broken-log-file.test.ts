@@ -6,7 +6,7 @@ import { verify } from '../audit/verify-log.js';
 
 const lines = 130;
 
-/** A program that logs to a file which cannot be written at some point, and then does what the test says. */
+/** The source of a program that logs to a file until a write fails, and then runs `act`. */
 const program = (prepare: string, act: string, checkMilliseconds = 50): string => `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -22,7 +22,7 @@ const write = (n) => log.write(JSON.stringify({ n, pad: 'x'.repeat(400), event: 
 for (let n = 0; n < ${lines}; n += 1) write(n);
 for (let look = 0; look < 1000 && log.problem() === null; look += 1) await wait(10);
 const problem = log.problem();
-// Until it has seen that the file is there, with what it had taken. A pause of the process is only one turn.
+// Gives the log time to see that the file still exists with its content. If the process pauses, only one turn is lost.
 for (let turn = 0; turn < 250; turn += 1) await wait(2);
 ${act}
 for (let look = 0; look < 300 && log.problem() !== null; look += 1) await wait(10);
@@ -93,7 +93,7 @@ function linesOf(file: string): string[] {
   return existsSync(file) ? readFileSync(file, 'utf8').split('\n').slice(0, -1) : [];
 }
 
-// Regression: an unwritten line blocked all later lines, also in a new file; they were lost with the process.
+// Regression: one unwritten line blocked all later lines, even in a new file. They were lost when the process ended.
 t.test('after a full file is moved away, the next one starts with the first line not completely written', (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const renaming = program('', "fs.renameSync(destination, destination + '.1'); log.reopen();");
@@ -119,7 +119,7 @@ t.test('after a full file is moved away, the next one starts with the first line
   t.end();
 });
 
-// Regression: removing the log freed no space, because the gateway held it open and answered 503 until a restart.
+// Regression: removing the log freed no space, because the gateway held it open. It sent 503 until it was restarted.
 t.test('a removed file on a full disk is closed, and the lines not yet written to it go into the next file', (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const removing = program(smallDisk, 'fs.rmSync(destination); log.reopen();');
@@ -147,7 +147,7 @@ const staleOnes = [
   },
 ];
 for (const { when, checkMilliseconds, after } of staleOnes) {
-  // Regression: the gateway wrote to the stale descriptor and answered 503 until a restart, or threw when it ended.
+  // Regression: the gateway went on writing to the stale descriptor. It sent 503 until a restart, or threw at its end.
   t.test(`a file whose descriptor is stale is opened again ${when}`, (t) => {
     const file = path.join(t.testdir(), 'access.log');
     const staying = program(staleFile(withFirstWrite), '', checkMilliseconds);
@@ -168,7 +168,7 @@ for (const { when, checkMilliseconds, after } of staleOnes) {
     t.end();
   });
 
-  // Regression: the next line was appended to the incomplete one, and the audit reported an edited line.
+  // Regression: the gateway appended the next line to the incomplete one, and the audit reported an edited line.
   t.test(`an incomplete line of a stale file is ended and written again ${when}`, (t) => {
     const file = path.join(t.testdir(), 'access.log');
     const staying = program(staleFile(withinLine), '', checkMilliseconds);

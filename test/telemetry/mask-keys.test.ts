@@ -83,14 +83,15 @@ t.test('escapes are decoded however often they are repeated, and know where they
   t.end();
 });
 
-/** The characters of latin1 that an item of an expression matches: a class, an escape or a single character. */
+/** The latin1 characters that one item of a regular expression (a class, an escape or a single character) matches. */
 const charactersOf = (item: string): string[] =>
   Array.from({ length: 256 }, (_, code) => String.fromCharCode(code)).filter((one) =>
     new RegExp(`^${item}$`, 's').test(one),
   );
 
-// A search backtracks in a repetition only where what follows it matches a character of it. No such place means at most
-// one way to match each gap, so the steps from each beginning are limited by the gaps between a few letters and digits.
+// A search backtracks in a repetition only if what follows the repetition matches one of its characters. If that never
+// happens, there is at most one way to match each gap. Then the number of steps from each beginning is limited by the
+// gaps between a few letters and digits.
 t.test('a search takes linear time: nothing that follows a repetition is part of it', (t) => {
   const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
   const flat = anyForm.source.replaceAll(byteGap, '[^1-9A-WYZa-wyz]*').replaceAll(/\(\?=.*?\*(.*?)\)/g, '');

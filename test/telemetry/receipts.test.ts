@@ -17,7 +17,7 @@ import type { ChainedLogOptions } from '../../src/telemetry/line-writer/log-opti
 import { requestLine } from '../audit/sample-log.js';
 import { openLog, until } from './open-log.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 4;
 
 const instance = NoteSigner.inMemory('gw.example/a');
@@ -27,10 +27,10 @@ const store = NoteSigner.inMemory('control.example');
 class TestWitness {
   readonly submissions: string[] = [];
   readonly known = new Map<string, { size: number; root: Buffer; text: string; at?: number }>();
-  /** The next reply; null: a receipt. An error is thrown. */
+  /** Returns the next reply, or an error to reject with; null: the witness replies with a receipt. */
   reply: (() => WitnessReply | Error) | null = null;
   signer = store;
-  /** The list head that it sends; null: one that grows. */
+  /** The list head that the witness sends; null: the head of a list that grows. */
   head: string | null = null;
 
   readonly submit = (submission: string): Promise<WitnessReply> => {
@@ -91,7 +91,7 @@ function open(
 /** Enough to sync and sign the last lines on a busy machine. */
 const drainMilliseconds = 3_000;
 
-/** Registers, and waits until a problem is reported: on a busy machine later than the end of the wait for a reply. */
+/** Registers, and waits until a problem is reported. On a busy machine, that can be after `register` has returned. */
 async function registerInVain({ checkpoints }: Pick<ReturnType<typeof open>, 'checkpoints'>): Promise<void> {
   await checkpoints.register();
   await until(() => checkpoints.status.receipts?.problem !== null);
@@ -228,7 +228,7 @@ t.test('the unanswered submissions of a killed process are taken once, before th
   write(first.log, 7);
   await until(() => filesIn(source).length === 1);
   await wait(100);
-  // A copy has the submissions, and no process that touches it.
+  // The copy has the submissions, but no process touches it.
   const [file = ''] = filesIn(source);
   writeFileSync(`${target}/${file}`, readFileSync(`${source}/${file}`));
   writeFileSync(`${target}/access.log`, readFileSync(`${source}/access.log`));

@@ -10,9 +10,9 @@ const refreshMilliseconds = 20;
 const threads = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 
 /**
- * Blocks all asynchronous file operations of this process, so it has a test file of its own.
+ * Blocks all asynchronous file operations of this process. So no other test is in this file.
  * @param pipe a new named pipe: opening it for reading blocks a thread until somebody opens it for writing
- * @returns a function that ends this
+ * @returns a function that ends the blocking
  */
 function hangFileSystem(pipe: string): () => Promise<void> {
   execFileSync('mkfifo', [pipe]);

@@ -50,7 +50,7 @@ const batch: UsageBatch = {
   unknown: { codes: [], addresses: [] },
 };
 
-/** The JSON of a batch as it travels, changed. */
+/** The text that a gateway sends for a batch, with a change to its JSON. */
 async function wireText(change: (wire: Record<string, unknown>) => object): Promise<string> {
   const inflated = inflateRawSync(Buffer.from(await batchText(batch), 'base64')).toString();
   return textOf(change(JSON.parse(inflated) as Record<string, unknown>));

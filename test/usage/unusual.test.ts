@@ -28,7 +28,7 @@ class Key {
   ): Finding[] {
     const moment = { now, from: now - 1_000, watchedSince };
     const observed = observe(this.state, keyUsage('k', requests), moment, { ...thresholds, ...options });
-    // What is stored is JSON.
+    // The registry stores the state as JSON.
     this.state = JSON.parse(JSON.stringify(observed.state)) as KeyState;
     this.found.push(...observed.findings);
     return [...observed.findings];

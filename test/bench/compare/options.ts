@@ -40,7 +40,7 @@ Compares what a request costs here with other gateways and proxies, in CPU time,
 NAMES are separated by commas; without them, all.
 `;
 
-/** Parses the command line. Ends the process with 0 for --help, and with 2 and all problems if invalid. */
+/** Parses the command line. Ends the process after --help (status 0), and after printing all problems (status 2). */
 export function readOptions(args: readonly string[]): BenchOptions {
   const problems: string[] = [];
   const values = parse(args, problems);

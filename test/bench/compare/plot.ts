@@ -4,7 +4,7 @@ import type { Spread } from './statistics.js';
 export interface Bar {
   readonly label: string;
   readonly value: Spread;
-  /** Highlighted: this gateway. */
+  /** Whether the bar is highlighted: it belongs to this gateway. */
   readonly isOurs: boolean;
 }
 

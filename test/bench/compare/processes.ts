@@ -28,7 +28,7 @@ export function pinLoad(): void {
 export interface Program {
   readonly command: string;
   readonly args: readonly string[];
-  /** Environment variables that differ from this process. */
+  /** Environment variables that differ from those of this process. */
   readonly env?: NodeJS.ProcessEnv;
   /** Runs on the CPU of the subjects. */
   readonly isSubject: boolean;

@@ -25,12 +25,12 @@ export function titleOf(name: string): string {
   return subjects.find((one) => one.name === name)?.title ?? name;
 }
 
-/** For people: the subject's title; of the gateway only its variant, such as "everything on". */
+/** The title of a subject; for the gateway only its variant, such as "everything on". */
 function variantOf(name: string): string {
   return titleOf(name).replace(/^merchant-gateway, /, '');
 }
 
-/** For people: the scenario's title. */
+/** The title of a scenario. */
 export function scenarioTitle(name: string): string {
   return scenarios.find((one) => one.name === name)?.title ?? name;
 }

@@ -52,9 +52,9 @@ export function badFormat(): () => string {
 }
 
 /**
- * Requests with a few unknown keys, from so many addresses that no address is throttled. All addresses together are:
- * then a generated key with a wrong checksum gets 429 once its cached result has expired. So these keys are shorter,
- * like imported ones, which have no checksum.
+ * Requests with a few unknown keys, from so many addresses that no address is throttled. But all addresses together are
+ * throttled: then a generated key with a wrong checksum gets 429 once its cached result has expired. So these keys are
+ * shorter, like imported ones, which have no checksum.
  */
 export function unknownKey(): () => string {
   const key = (number: number): string => `svc_live_${number.toString(36).padStart(40, 'z')}`;

@@ -16,7 +16,10 @@ export function usageOf(pid: number): Usage {
   return { cpuMicroseconds, residentMegabytes: Math.round(residentKibibytes * 0.01024) / 10 };
 }
 
-/** CPU time of all threads in microseconds. utime and stime of `stat` have a resolution of only ten milliseconds. */
+/**
+ * CPU time of all threads in microseconds. Uses `stat` only if `schedstat` has no times, because utime and stime have
+ * a resolution of only ten milliseconds.
+ */
 function cpuOf(pid: number): number {
   const tasks = readdirSync(`/proc/${pid}/task`);
   const nanoseconds = tasks.map((task) => Number(read(`/proc/${pid}/task/${task}/schedstat`).split(' ')[0]));

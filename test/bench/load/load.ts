@@ -4,7 +4,7 @@ export interface LoadOrder {
   readonly next: () => string;
   /** The expected status of each response. */
   readonly status: number;
-  /** Called with each other status; without this callback such a status fails the run. */
+  /** Called with each unexpected status. Without this callback, an unexpected status fails the run. */
   readonly onOtherStatus?: (status: number) => void;
   /** For how long new requests start. */
   readonly seconds: number;

@@ -50,7 +50,10 @@ class Attackers {
     return { ...this.#counts, idle: this.#open.idle.size, bodies: this.#open.bodies.size };
   }
 
-  /** Keeps the number of connections: reopens those that the gateway closes. */
+  /**
+   * Keeps the wanted number of connections open: replaces those that the gateway closes. Calls `onFull` once they are
+   * open, or after enough attempts.
+   */
   async keepOpen(onFull: () => void): Promise<void> {
     const { idle, bodies, opensPerSecond } = this.#attack;
     let hasBeenFull = false;

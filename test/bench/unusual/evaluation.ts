@@ -21,7 +21,10 @@ export interface Evaluation {
   readonly keys: number;
   readonly keyWeeks: number;
   readonly requests: number;
-  /** For each class: how many of the misuses were reported within the limit, and by their own rule; times in seconds. */
+  /**
+   * For each class of misuse: how many were planted, how many were reported in time, how many by the rule for their
+   * class, and after how many seconds.
+   */
   readonly classes: Readonly<
     Record<MisuseClass, { planted: number; found: number; byOwnRule: number; seconds: number[] }>
   >;
@@ -53,7 +56,7 @@ export function evaluate({ seed, merchants, weeks, planted, thresholds }: Scenar
   const falseReports: Record<string, number> = {};
   let [keyWeeks, requests] = [0, 0];
   for (const [index, subject] of subjects.entries()) {
-    // Each key has its own random numbers, so that a rule that is changed changes nothing else.
+    // Each key has its own random numbers, so that a change for one key does not affect the other keys.
     const run = new KeyRun(new Draws(seed * 1_000_003 + index), subject, start, thresholds);
     const misuse = run.simulate(plan.get(subject) ?? null, { start, end });
     keyWeeks += (end - subject.from) / (7 * dayMilliseconds);
@@ -83,7 +86,7 @@ interface Planned {
   readonly at: number;
 }
 
-/** Chooses keys and times for the misuse. A key that is in use for a week may be misused; a woken one was given up. */
+/** Chooses keys and times for the misuse. The keys have been in use for a week; for `woken key` they were given up. */
 function planned(
   draws: Draws,
   subjects: readonly Subject[],
@@ -176,7 +179,7 @@ class KeyRun {
       own: [] as Requests[],
     }));
     for (const one of requests) {
-      // Connections stay with a gateway, so that few requests of an origin come through several.
+      // Connections stay with a gateway, so a few requests from one origin all come through the same gateway.
       const shares = one.count < 6 ? 1 : gateways;
       const from = draws.below(gateways);
       for (let at = 0; at < shares; at += 1) {

@@ -36,14 +36,14 @@ export interface Misuse {
   readonly shownAt: number;
 }
 
-/** "Ten times its own busiest hour", "many": the definitions with which the first request that shows a misuse is found. */
+/** The numbers that decide which request first shows a misuse, e.g. ten times the requests of the busiest hour. */
 const shows = { surgeFactor: 10, surgeRequests: 200, newAddresses: 20 };
 
 /** Draws a misuse that begins at a time. */
 export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: number, own: OwnUse): Misuse {
   if (of === 'surge') return surge(draws, subject, at, own);
   if (of === 'spread') return spreadOver(draws, subject, at);
-  // The attacker of an idle key is anywhere, also in the merchant's country; of the others, in another country.
+  // An attacker who uses an idle key may be in the merchant's country. The others are in another country.
   const usual = new Set([subject.country, ...subject.origins.map(({ country }) => country)]);
   const foreign = elsewhere.filter((country) => !usual.has(country));
   const isNear = of === 'woken key' && draws.isTrue(0.5);
@@ -59,7 +59,7 @@ export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: 
   return { of, requests, shownAt: at };
 }
 
-/** Whoever controls the merchant's server sends many requests from there. */
+/** An attacker who controls the merchant's server sends many requests from it. */
 function surge(draws: Draws, subject: Subject, at: number, { busiestHour }: OwnUse): Misuse {
   const perHour = Math.max(busiestHour * draws.between(12, 100), draws.whole(300, 3_000));
   const origin = subject.origins[0] ?? subject.router?.origin ?? peopleIn(draws, subject.country);

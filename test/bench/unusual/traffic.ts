@@ -19,7 +19,7 @@ export interface Requests {
   readonly code: string;
 }
 
-/** Networks of a country in which people and offices are, with their shares. The first ones are mobile networks. */
+/** The networks of people and offices in each country, with their shares. The first ones are mobile networks. */
 const networks: Readonly<Record<string, readonly (readonly [asNumber: number, share: number])[]>> = {
   NG: [
     ...([
@@ -84,7 +84,7 @@ const agents = [
   'Go-http-client/2.0',
 ];
 
-/** Per key and year: a new hosting provider, a second line in use for a day, a developer who tries the key at home. */
+/** Probabilities per key and year: a new hosting provider, a day on a second line, a developer with the key at home. */
 const yearly = { move: 0.01, secondLine: 0.01, atHome: 0.01 };
 
 type Kind = 'server' | 'cloud' | 'mobile' | 'phones' | 'payroll';
