@@ -31,7 +31,7 @@ interface Post {
   readonly body: string;
 }
 
-/** An endpoint that records requests, and responds with this status, or never. */
+/** An endpoint that records requests and responds with `status`; null: it does not respond. */
 async function startEndpoint(t: Test) {
   const endpoint = { posts: [] as Post[], url: '', status: 201 as number | null };
   const server = https.createServer(certificate, (request, response) => {
@@ -172,7 +172,7 @@ for (const kind of ['tls', 'tcp'] as const) {
       const closed = syslog.sockets[index];
       closed?.[end]();
       if (closed?.closed === false) await once(closed, 'close');
-      // Until the FIN arrives. A pause of the whole process is only one turn.
+      // Gives the FIN time to arrive. A pause of the whole process counts as only one turn.
       for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 5));
       t.equal(await place.keep(line), null);
       await until(() => (syslog.received[index + 1] ?? '') !== '');
@@ -275,7 +275,7 @@ t.test('each destination stores the checkpoints of a log, independently of the o
       return readCheckpoint(note, [instance.key]).occasion;
     });
   };
-  await until(() => newest().every((occasion) => occasion === 'end')); // to the end of the run
+  await until(() => newest().every((occasion) => occasion === 'end')); // both have the last checkpoint of the run
   t.ok(checkpoints.status.ageMilliseconds > 0, 'the age is that of the destination furthest behind');
   release();
   await closing;

@@ -15,7 +15,7 @@ interface FakeMaster {
   readonly asked: string[];
 }
 
-/** A fake master with a scripted view: a real one that is partitioned notices it too quickly for a test. */
+/** A fake master with a scripted view: a real master that is cut off notices that too quickly for a test. */
 async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {

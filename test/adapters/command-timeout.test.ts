@@ -39,7 +39,7 @@ function stall(milliseconds: number): void {
 }
 
 for (const [what, start] of Object.entries(places)) {
-  // A single timer of ioredis fired before Node read the reply, and closed the connection.
+  // Regression: a timer of ioredis fired before Node read the reply, and closed the connection.
   t.test(`a reply of ${what} that arrives while the process stalls is read`, { skip: withoutRedis }, async (t) => {
     const { errors, read } = await open(t, await start(t));
     const reading = read();

@@ -6,7 +6,10 @@ import type { RedisServer, Teardown } from './redis-server.js';
 
 const metaName = 'mg:meta';
 
-/** The registry's part for a gateway, in tests without a registry: names the servers and grants the observed beats. */
+/**
+ * Does the registry's part for one gateway, in tests without a registry: writes the meta record, and a grant for each
+ * heartbeat that it observes.
+ */
 export interface EnrollingRegistry {
   /** Writes the meta record, which names this server or the given servers. */
   name(part?: { servers?: string[]; replicas?: number; generation?: string }): Promise<void>;

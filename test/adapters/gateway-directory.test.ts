@@ -42,7 +42,7 @@ t.test('an acknowledgement written while the read reports it missing is found on
   source.read = (names) => {
     stored.clear();
     const answer = read(names);
-    // Its notice arrives on another connection than the reply, and may overtake it.
+    // The notice of this acknowledgement arrives on another connection than the reply, and may overtake the reply.
     put('g');
     hear('g');
     source.read = read;

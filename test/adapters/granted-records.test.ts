@@ -9,7 +9,7 @@ import { seededKey, seededRecords } from './key-store-contract.js';
 import { freePort, startRedis, until, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 5;
 
 const lookupId = lookupIdOf(seededKey, null);
@@ -43,7 +43,7 @@ function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...addre
   return { records, told, status: () => keyStatus(records, lookupId) };
 }
 
-/** A lease that a busy machine does not end, because it prolongs the lease too late. */
+/** A lease so long that it does not end when a busy machine renews it late. */
 const longLease = 6_000;
 
 /**
@@ -69,7 +69,7 @@ async function interruptions(status: () => Promise<string>): Promise<number> {
   return count;
 }
 
-/** Late heartbeats of a machine that is busy all the time cause no more. */
+/** Late heartbeats cause no more interruptions than this, even if the machine is busy all the time. */
 const mostInterruptions = 3;
 
 async function startSeeded(t: Teardown, settings: readonly string[] = []): Promise<RedisServer> {
@@ -295,7 +295,7 @@ t.test('a gateway follows the majority of the sentinels to another server', { sk
   t.match(told.join(), 'most sentinels name another server');
 });
 
-// The sentinels were asked only about a server whose state the gateway trusted. It stayed connected to a former master.
+// Regression: a gateway asked the sentinels only about a server that it trusted, and stayed at a former master.
 t.test(
   'a gateway leaves a server that it does not trust if the sentinels name another',
   { skip: withoutRedis },

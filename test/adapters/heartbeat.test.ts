@@ -107,7 +107,7 @@ t.test('the first requests wait for the first heartbeat, and those after a pause
   }
 });
 
-// Each look-up waited for the running heartbeat and one more, which took seconds and could not help.
+// Regression: each look-up waited for the running heartbeat and one more. That took seconds and could not help.
 t.test('a request does not wait for heartbeats that take too long to make the cache fresh', async (t) => {
   const { heartbeat, store, silence } = openHeartbeat(t);
   const slow = <Reply>(reply: Reply) => {
@@ -142,8 +142,9 @@ function stateOf(generation: string, server: string): State {
 }
 
 /**
- * An enrolled gateway whose master was replaced two seconds after the last proof. Its lease ended with the generation, so only
- * the sentinels or replicas show that the new server is the master; they have not replied yet.
+ * An enrolled gateway whose master was replaced two seconds after the last proof. Its lease ended, because the new
+ * master has another generation. So only the sentinels or replicas can show that the new server is the master. They
+ * have not replied yet.
  */
 async function failOver(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
@@ -208,8 +209,8 @@ async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   return { heartbeat, store, reconnect };
 }
 
-// The proof about the new master counted for the former one too, and so did the grant that was still there. The gateway
-// accepted keys whose revocation it had acknowledged.
+// Regression: the proof about the new master also counted for the former master, and so did the grant that was still
+// there. The gateway accepted keys whose revocation it had acknowledged.
 t.test('a gateway that returns to a former master does not read it', async (t) => {
   const { heartbeat, store, reconnect } = await readNewMaster(t);
   const { standing } = heartbeat;

@@ -16,7 +16,7 @@ const everything = { part: 'gateway', preloads: true, countsRequests: true, uses
 const nobody = { username: null, password: null, ca: null, commandTimeoutMilliseconds: 200 };
 const alone = { sentinels: null, cluster: null, masterName: '' };
 
-/** How often a server that seems silent is inspected: every server of these tests responds, a busy machine later. */
+/** How often to inspect a server that seems silent. All servers of these tests respond, but late on a busy machine. */
 const mostInspections = 5;
 
 /** The findings for an address, each as `severity option: message`. */
@@ -163,7 +163,7 @@ t.test('wrong sentinel credentials are not reported as wrong Redis credentials',
 
 const records = readFileSync('docs/records.md', 'utf8');
 
-/** The ACL rights in a paragraph of the document. */
+/** The ACL rights in a paragraph of docs/records.md. */
 function documented(paragraph: RegExp): string[] {
   return [...(paragraph.exec(records)?.[0] ?? '').matchAll(/\+([a-z|]+)/g)].map(([, right = '']) => right);
 }

@@ -8,7 +8,7 @@ import { seededRecords } from './key-store-contract.js';
 import { startRedis, until, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 3;
 
 const [keyCount, merchantCount, foreignCount] = [700, 7, 50];
@@ -213,7 +213,7 @@ t.test('a malformed record does not stop the preload of the others', { skip: wit
     ),
     ['KeyStoreUnavailable'],
   );
-  // Redis becomes unavailable while they are looked up, so some come from a fresh cache and some from a stale one.
+  // Redis becomes unavailable during these look-ups, so some come from a fresh cache and some from a stale one.
   const others = await statusesOf(records, idsOfAll.toSpliced(3, 2));
   t.same(
     others.filter((status) => !['ACTIVE (cache)', 'ACTIVE (stale)'].includes(status)),

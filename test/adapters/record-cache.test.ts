@@ -18,7 +18,7 @@ const limits: CacheLimits = {
   maxStaleMilliseconds: 1000,
 };
 
-/** The read result, or its error. */
+/** Resolves with the result of a read, or with its error. */
 function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
   return Promise.resolve(asked).catch((error: unknown) => error);
 }

@@ -38,7 +38,7 @@ async function changed({ store, watched }: Watched, length: number): Promise<str
   const names = new Set<string>();
   await until(async () => {
     for (const name of watched.take(10).names) names.add(name);
-    // The read of the watch can expire a record, and so cause a second notice. A PING makes that notice arrive.
+    // The watch's own read can expire a record, which causes a second notice. `gateways` resolves after that notice.
     await store.gateways([]);
     return names.size >= length && watched.isQuiet;
   }, `${length} names`);

@@ -256,7 +256,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
   });
 
-  // Regression: with a plain SET gateways assumed lost changes and answered 503 until all records were written again.
+  // Regression: after a plain SET, gateways assumed a loss of changes. They sent 503 until all records were rewritten.
   await t.test('a registry that was paused does not set the revision back', async (t) => {
     const paused = await openStore(t, cluster);
     await paused.begin();

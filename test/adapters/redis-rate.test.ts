@@ -28,7 +28,7 @@ function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<Redi
   const time = { now: 0 };
   const rate = new RedisRate({
     address: { ...toRedis, ...address },
-    // A token in 100 s of the clock of Redis, so that a stall of the machine adds none.
+    // Adds one token in 100 s by the clock of Redis, so that a stall of the machine adds none.
     ...{ prefix: 'mg:', environment: 'live', requestsPerSecond: 0.01, burst: 3 },
     ...{ waitMilliseconds: 5_000, now: () => time.now },
     onLost: ({ message }) => told.push(`lost: ${message}`),
@@ -39,7 +39,7 @@ function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<Redi
   return { rate, told, time };
 }
 
-/** The same, once it counts, tried with a merchant of no other test. */
+/** Opens a rate and waits until it counts a merchant that no other test uses. */
 async function openReady(...args: Parameters<typeof open>) {
   const opened = open(...args);
   const { rate, told, time } = opened;
@@ -60,7 +60,7 @@ const whilePolling = 5;
 const short = (take: TokenTake | null): string =>
   take === null ? 'not counted' : `${take.taken ? 'yes' : 'no'} ${Math.floor(take.tokens)}`;
 
-/** The ACL rights that the document lists after these words. */
+/** The ACL rights that docs/records.md lists after these words. */
 async function rightsAfter(words: string): Promise<string[]> {
   const text = (await readFile('docs/records.md', 'utf8')).replaceAll('\n', ' ');
   const [rights = ''] = (text.split(words)[1] ?? '').split('`');

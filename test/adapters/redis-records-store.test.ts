@@ -21,7 +21,7 @@ function open(t: Teardown, url: string, prefix = 'mg:', part: object = {}): Open
   return store;
 }
 
-/** A connected store: before that, commands are not queued. */
+/** Waits until a store is connected, because it does not queue earlier commands. */
 async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
   await until(async () => (await store.snapshot()).isWhole, 'the store replies');
   await until(async () => (await store.gateways([])).isFresh, 'notices are tracked');
@@ -109,7 +109,7 @@ t.test('a look counts replicas, also ones that are briefly disconnected', { skip
   t.equal(store.canFailOver, true);
   await replica.kill();
   await until(async () => !(await counted()), 'the replica is disconnected');
-  await wait(5_100); // they are counted again
+  await wait(5_100); // until the store counts the replicas again
   t.equal((await store.snapshot()).replicas, 1);
   t.equal(store.canFailOver, true);
 });

@@ -41,8 +41,8 @@ export interface ServerCertificate {
 }
 
 /**
- * Below Linux's ephemeral ports: another process could take an ephemeral port before the server binds it. The nodes of
- * a Cluster also listen on the port that is higher by 10,000, so these stop at 20,000.
+ * The ports of test servers. They are below Linux's ephemeral ports, because another process could take an ephemeral
+ * port before the server binds it. They end at 20,000, because a Cluster node also listens on its port plus 10,000.
  */
 const ports = { from: 10_000, count: 10_000 };
 const portsOfProcess = 40;
@@ -130,7 +130,7 @@ export async function startRedis(
   try {
     await start();
   } catch {
-    // Another process may have taken the port since it was looked at.
+    // Another process may have taken the port since `freePort` checked it.
     port = await freePort();
     await configure();
     await start();

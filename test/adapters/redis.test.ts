@@ -24,7 +24,7 @@ const seededId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${seededId}`;
 const unknownId = lookupIdOf('svc_live_nobody', null);
 const probeId = lookupIdOf('svc_live_probe', null);
-/** The timeout of commands in tests whose Redis falls silent. Elsewhere a longer one bears a busy machine. */
+/** The timeout of commands in tests whose Redis falls silent. Other tests use a longer one, for busy machines. */
 const shortTimeout = 200;
 
 interface Opened {
@@ -503,7 +503,8 @@ t.test(
     const gets = Number(/cmdstat_get:calls=(\d+)/.exec(stats)?.[1] ?? 0);
     const beats = 2 + Math.floor((performance.now() - began) / 500);
     t.ok(gets <= 2 + 3 * beats, `a key and its merchant, and at most ${beats} heartbeats: ${gets}`);
-    // Few, so that no heartbeat is late; in a shared cache of ten entries they would still evict the known record.
+    // So few look-ups that no heartbeat is late. In a cache of ten entries for known and unknown keys together, they
+    // would still evict the known record.
     await Promise.all(Array.from({ length: 100 }, (_, index) => ask(store, lookupIdOf(`svc_live_${index}`, null))));
     t.equal(await ask(store), 'ACTIVE (cache)');
   },
@@ -560,7 +561,8 @@ t.test('a user without +client|tracking is reconnected until it has the right', 
   await until(async () => (await ask(store)) === 'ACTIVE (cache)', 'heard');
 });
 
-// ioredis ignores a refused SELECT. The gateway read database 0, and responded 401 to the keys of its own database.
+// Regression: ioredis ignores a refused SELECT, so the gateway read database 0. It sent 401 for the keys of its own
+// database.
 t.test('a user without +select reads no database but that of the URL', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await seed(server, { 'mg:meta': seededRecords['mg:meta'] }); // database 0 belongs to another deployment

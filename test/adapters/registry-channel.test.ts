@@ -23,7 +23,7 @@ async function openChannel(t: Test, seals = new Seals([secret]), failingMillisec
   t.teardown(() => Promise.all([channel.close(), inbox.close()]));
   const connected = async () => String(await redis.client.client('LIST')).match(/ cmd=(?!NULL)/g)?.length ?? 0;
   while ((await connected()) < 3) await wait(20);
-  // The clients read the replies to their first commands. A pause of the whole process is only one turn.
+  // Gives the clients time to read their first replies. A pause of the whole process counts as only one turn.
   for (let turn = 0; turn < 10; turn += 1) await wait(10);
   return { channel, failures, inbox, redis, refused };
 }
@@ -69,7 +69,7 @@ t.test('a message that the registry cannot handle yet stays, and blocks none', {
   const first = send();
   first.catch(() => undefined); // sent again below, like by a gateway
   t.equal(await channel.send({ kind: 'echo', body: 'second' }), 'second!');
-  // The reply comes before the end of the poll.
+  // The second message can get its reply before the inbox reports its failure with the first message.
   const isStuck = async () => inbox.workingSince === null && (await redis.client.xlen(stream)) === 1;
   await until(isStuck, 'no gateway is reported as silent meanwhile');
   t.match(failures[0], { message: 'no SQL' });

@@ -6,8 +6,8 @@ import { makeCertificate } from '../edge/certificates.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 
-// Regression: a registry reads the store before it is connected. The connections then stopped permanently, and a
-// registry behind Sentinel never projected anything.
+// Regression: if a registry read the store before it was connected, the connections stopped permanently. So a registry
+// behind Sentinel never projected anything.
 t.test('a store that is read before it is connected connects later', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']);

@@ -20,7 +20,7 @@ import {
 const a = 'https://a.test/list';
 const b = 'https://b.test/list';
 
-/** Whether these are exits: 1, 0, or ? if unknown. */
+/** Whether each of these addresses is an exit, as one character: 1, 0, or ? if unknown. */
 function says({ exits }: Maintained, ...texts: string[]): string {
   return texts.map((text) => ({ true: '1', false: '0', null: '?' })[String(exits.has(address(text)))]).join('');
 }
@@ -355,7 +355,7 @@ t.test('a damaged or forged snapshot is not used', async (t) => {
     const list = world.open(directory, { from: [a] });
     await list.exits.load();
     t.equal(says(list, '198.51.100.9', '192.0.2.1'), '??', what);
-    const isDue = what !== 'from the future'; // which becomes valid once the clock is corrected
+    const isDue = what !== 'from the future'; // such a list becomes valid once the clock is corrected
     t.equal(list.problems.length + list.refused.length, isDue ? 1 : 0, `${what}: reported to operators`);
   }
   const rules = { allowReserved: true, trustedProxies: compileIpRanges(['203.0.113.0/24']) };
@@ -804,7 +804,7 @@ t.test('a list file is published later if another process took over the right to
   const world = new TestWorld();
   const { exits } = world.open(directory, { from: [path.join(directory, 'list')], shared: world.store });
   await exits.load();
-  // The right expires during the fetch, and another process gets it.
+  // The claim expires during the fetch, and another process gets it.
   world.store.onClaim = () => (world.store.claimed = false);
   await exits.tick();
   t.equal(world.store.record, null);

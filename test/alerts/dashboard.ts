@@ -35,7 +35,7 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 const ofTargets = ['job', 'instance', 'namespace', 'service'];
 const ofAlerts = ['alertname', 'alertstate', 'severity'];
 
-/** A deployment whose metrics are known. */
+/** A deployment, and its metrics in a quiet hour. */
 interface Scenes {
   readonly parts: Readonly<Record<string, Part>>;
   readonly folder: string;
@@ -104,8 +104,8 @@ export async function testQueries(t: Test, { parts, folder, quietSeries }: Scene
 }
 
 /**
- * Runs promtool. Does not block meanwhile, because the test's idle connections would end without its notice.
- * @returns its output if it fails
+ * Runs promtool without blocking this process. Otherwise, idle connections of the test would end unnoticed.
+ * @returns the output of promtool if it fails, otherwise null
  */
 async function outputOfFailed(...args: readonly string[]): Promise<string | null> {
   const child = spawn('promtool', args, { stdio: ['ignore', 'pipe', 'pipe'] });

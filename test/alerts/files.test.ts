@@ -32,7 +32,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     async () => (await figure(gateway, 'gateway_tls_files_usable')) === 0,
   );
 
-  // For causes that take days, start separate processes that already are at the end of that time.
+  // Some causes take days. For these, starts separate processes whose files are already that old.
   const ending = await makeCertificate({ notBefore: Date.now() - 88 * day, notAfter: Date.now() + 2 * day });
   const old = path.join(folder, 'old.txt');
   writeFileSync(old, '198.51.100.66\n');
@@ -146,7 +146,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     until(
       '16 MiB are pending',
       async () => {
-        // Fewer than the 256 idle connections that the agent keeps: the others would need a TLS handshake each.
+        // The agent keeps 256 idle connections. Each request beyond that number would need a TLS handshake.
         await times(200, () => ask(without, { key, path: long }));
         return (await figure(without, 'gateway_access_log_lines_lost_total')) > 0;
       },

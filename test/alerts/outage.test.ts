@@ -35,7 +35,7 @@ t.test('alerts on a Redis outage fire for it, and never in a quiet hour', option
     () => undefined,
     async () => (await count('gateway_key_store_available')) === 0,
   );
-  // A registry that saw the loss knows every gateway; one that starts afterwards does not.
+  // A registry that saw the loss knows every gateway. A registry that starts afterwards does not.
   const ended = once(registry.child, 'exit');
   registry.child.kill('SIGTERM');
   await ended;

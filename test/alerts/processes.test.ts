@@ -23,7 +23,8 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   const [gateway, other] = gateways;
   const changed = { 'gateway 1': gateway };
 
-  // Whether a pause delays the mean of its second enough depends on the timers around it, so they are repeated.
+  // A gateway is overloaded if the mean delay of a second is high. Timers around a pause can lower that mean, so the
+  // pauses are repeated.
   const isOverloaded = async (): Promise<boolean> => (await figure(gateway, 'gateway_overloaded')) === 1;
   await caused(
     ['GatewayOverloaded'],
@@ -32,7 +33,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
     async () => (await isOverloaded()) || (await stall(gateway, 2500, 2), false),
   );
   await until('the gateway is no longer overloaded', async () => !(await isOverloaded()));
-  // Many pauses: the metric is a percentile, and a busy machine reads it only after further, ordinary delays.
+  // Pauses many times: the metric is a percentile, and on a busy machine many ordinary delays precede its next scrape.
   await caused(['GatewaySlow'], changed, () => stall(gateway, 400, 12));
   await until('the gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   const [decisions, quick] = ['count', 'bucket{le="0.1"}'].map((end) => `gateway_decision_duration_seconds_${end}`);
@@ -118,7 +119,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   const revision = (state: string): Promise<number> => figure(registry, `registry_${state}_revision`);
   const isUnacknowledged = async (): Promise<boolean> =>
     (await revision('projected')) > (await revision('acknowledged'));
-  // The registry waits for a silent gateway for seconds only, which a busy machine can miss.
+  // The registry waits only seconds for a silent gateway. A busy machine can miss them, so the change is repeated.
   await caused(
     ['RegistryChangesUnacknowledged'],
     { registry },

@@ -20,7 +20,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     ['RegistryRecordsForged', 'GatewayRecordsForged'],
     { registry, 'gateway 1': gateway },
     async () => {
-      // The registry repairs it within milliseconds, so a gateway may not see the forged record.
+      // Stops the registry, which would repair the forged record before a gateway sees it.
       registry.child.kill('SIGSTOP');
       await client.set(record, '{"keyId":"key_1","merchantId":"m_1","status":"ACTIVE"}');
       const refused = 'gateway_records_refused_total{reason="unsealed"}';
@@ -87,8 +87,8 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     await wait(3000);
     return false;
   };
-  // Much more memory than Redis needs for its connections: with only a megabyte of records, those read every second are
-  // never evicted.
+  // The records need much more memory than the connections of Redis. With only a megabyte of records, Redis would never
+  // evict the records that are read every second.
   const ipAllowlist = Array.from({ length: 100 }, (_, number) => `9.9.9.${number}`);
   const large = {
     ...{ type: 'merchant', name: 'x'.repeat(100), status: 'ACTIVE', goLive: false },
@@ -118,7 +118,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
   await client.config('SET', 'maxmemory', '0');
   await client.config('SET', 'maxmemory-policy', 'noeviction');
 
-  // The database is restored to before a revocation of which Redis still has the record.
+  // Restores the database to a time before a revocation. Redis still has the record of the revoked key.
   const { keyId } = await createKey();
   const stop = async (part: typeof registry): Promise<void> => {
     const ended = once(part.child, 'exit');

@@ -38,7 +38,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     t.equal(await exposed(code), before + 1, 'a request without a key or with an invented key exposes none');
   }
   await caused(['GatewayRefusesAll', 'GatewayKeysGuessed'], changed, async () => {
-    // Not at once: 800 new connections would overload a gateway on a busy machine, so that it responds with 503.
+    // Not all at once: 800 new connections would overload a gateway on a busy machine, so that it responds with 503.
     for (let first = 0; first < 800; first += 20)
       await times(20, (offset) => {
         const index = first + offset;
@@ -140,7 +140,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     let opened: Socket[] = [];
     const refused = async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough;
     const more = async (): Promise<boolean> => {
-      // Not at once, and again after a refusal: a busy machine refuses some of them for another reason.
+      // Opens a few bodies at a time, and replaces closed ones: a busy machine refuses some bodies for another reason.
       opened = opened.filter(({ closed }) => !closed);
       if (opened.length < most) opened.push(...begin());
       return refused();
@@ -160,7 +160,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     database.exec('ALTER TABLE gone RENAME TO transactions');
   });
 
-  // Balances are compared with entries at the start.
+  // The services compare balances with ledger entries when they start.
   database.exec(`INSERT INTO wallets (merchant_id, environment, created_at, id, currency, balance, is_default)
     VALUES ('m_1', 'live', 0, '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80', 'EUR', 5, 1)`);
   await caused(['ServicesLedgerMismatch'], { services: await start('services') }, () => undefined);

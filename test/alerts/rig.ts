@@ -22,7 +22,7 @@ export interface Part extends Process {
 interface Asked {
   readonly path?: string;
   readonly key?: string | null;
-  /** Whether to send over plain HTTP, against the rule. */
+  /** Whether to send the request over plain HTTP, which the gateway denies. */
   readonly isPlain?: boolean;
   /** The client's address in the trusted proxy's X-Forwarded-For header. */
   readonly from?: string;
@@ -61,10 +61,10 @@ export async function startRig(t: Teardown) {
   };
   let started = 0;
 
-  /** @param mostFileKibibytes limit on the size of its files; null: no limit */
+  /** @param mostFileKibibytes limit on the size of each file that the process writes; null: no limit */
   async function start(part: PartName, options: object = {}, mostFileKibibytes: number | null = null): Promise<Part> {
     started += 1;
-    // A test replaces the certificate of one gateway.
+    // Each part has its own files, because a test replaces the certificate of one gateway.
     const [certFile, keyFile] = [site.file(`${part}-${started}.crt`), site.file(`${part}-${started}.key`)];
     copyFileSync(site.file('cert.txt'), certFile);
     copyFileSync(site.file('key.txt'), keyFile);
@@ -149,7 +149,7 @@ async function plainly(url: string): Promise<string> {
   return (await fetch(url, { signal: AbortSignal.timeout(10_000) })).text();
 }
 
-/** Reads a URL over TLS, whatever the certificate is. */
+/** Reads a URL over TLS, without verifying the certificate. */
 async function securely(url: string): Promise<string> {
   const request = https.get(url, { rejectUnauthorized: false, agent: false, timeout: 10_000 });
   const [response] = (await once(request, 'response')) as [http.IncomingMessage];

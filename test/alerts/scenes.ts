@@ -176,7 +176,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
      * Causes an event and adds a scenario with the metrics before and after that event.
      * @param alerts the alerts that fire because of the event
      * @param changed the processes with new metrics; a replacement process continues the series of its predecessor
-     * @param isSo whether the event shows in the metrics; without it they are read at once
+     * @param isSo whether the event shows in the metrics; if omitted, the metrics are read right after `act`
      */
     caused: async (
       alerts: readonly string[],

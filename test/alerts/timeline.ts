@@ -12,9 +12,9 @@ export interface Watched {
   /** The suffix of its Service name in the chart, e.g. `live-management`. */
   readonly service: string;
   readonly instance: string;
-  /** Before and after a minute of ordinary traffic, which repeats for the quiet hour. Null: no such process yet. */
+  /** The metrics before and after a minute of ordinary traffic, which fills the quiet hour. Null: no process yet. */
   readonly quiet: readonly [Scrape, Scrape] | null;
-  /** Before and after the cause, whose effect repeats each minute. Null: no metrics at that time. */
+  /** The metrics before and after the cause, whose effect repeats each minute. Null: no metrics at that time. */
   readonly caused?: readonly [Scrape | null, Scrape | null];
 }
 

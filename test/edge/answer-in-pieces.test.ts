@@ -14,8 +14,8 @@ const overTls = { trustedProxies: ['127.0.0.1'] };
 const large = 32_000_000;
 
 /**
- * Writes a response in pieces, each after the gateway has read the one before. After a stall of the process a timer
- * fires before the sockets are read, so the time alone does not keep two pieces apart.
+ * Writes a response in pieces, each after the gateway has read the previous piece. After a stall of the process, timers
+ * fire before the sockets are read. So a wait alone would not keep two pieces apart.
  */
 async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): Promise<void> {
   const isRead = async (): Promise<void> => {
@@ -132,7 +132,7 @@ t.test('backpressure: a service waits while its client reads nothing', hang, asy
   );
 });
 
-// The timeout was judged by the newest request of the connection, whose response had not begun.
+// Regression: the gateway judged the timeout by the newest request of the connection, whose response had not begun.
 t.test('a service may pause in its response while another request waits behind it', hang, async (t) => {
   const upstream = await startUpstream(t);
   upstream.respond = (_request, response) => {

@@ -24,7 +24,10 @@ interface Step {
   readonly merchant: number;
 }
 
-/** With one connection without a key the majority's idle connection is closed first; with two it is not. */
+/**
+ * Maximum number of connections. With this number, the limiter closes a connection without a key first only if there
+ * are at least two. Otherwise it first closes an idle connection of a merchant that has more than half of all.
+ */
 const most = 17;
 /** Null: a trusted proxy. */
 const sources = ['s0', 's1', 's2', null] as const;

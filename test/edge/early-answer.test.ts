@@ -29,15 +29,15 @@ function open(
 }
 
 /**
- * Waits for about five seconds, less than any timeout of the gateway; false if the condition was not met. A pause of
- * the whole process is one turn, whatever its length.
+ * Returns whether the condition is met within about five seconds, which is less than any timeout of the gateway. A
+ * pause of the whole process counts as one turn, however long it is.
  */
 async function soon(comes: () => boolean): Promise<boolean> {
   for (let turn = 0; !comes() && turn < 1_000; turn += 1) await wait(5);
   return comes();
 }
 
-// Regression: the body behind its response was not read, and the next request waited for half a minute.
+// Regression: a body that arrived after its response was not read, and the next request waited for half a minute.
 t.test('after a response that precedes the body, the connection serves its next request', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
@@ -50,7 +50,7 @@ t.test('after a response that precedes the body, the connection serves its next 
   }
 });
 
-// Regression: its response promised keep-alive, and the connection stayed open for half a minute.
+// Regression: the response promised keep-alive, and the connection stayed open for half a minute.
 t.test('a connection that its client half-closes within a body is closed after the response', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
@@ -72,7 +72,7 @@ function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]
   return exchangeBytes(socket, bytes);
 }
 
-// Regression: the next body write failed and destroyed the connection with its unread response, which became 502.
+// Regression: the next write of the body failed. The gateway dropped the connection with the unread response: a 502.
 t.test('the response of a service that closes without reading the body is forwarded', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket
@@ -112,8 +112,8 @@ t.test('a response without a length is incomplete if its service reset the conne
   }
 });
 
-// Regression: uploads were cut off 2 s after the response. Most clients send everything before they read, and lost
-// it.
+// Regression: uploads were cut off 2 s after the response. Most clients send everything before they read, so they lost
+// the response.
 t.test('a slow upload may continue after its response, within its limits', async (t) => {
   const gateway = await startTestGateway(t, { config: { trustedProxies: ['127.0.0.1'] } });
   const head = (framing: string): string =>

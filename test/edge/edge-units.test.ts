@@ -205,7 +205,7 @@ t.test('fixed segments are the same decoded or encoded, with or without paramete
   t.end();
 });
 
-/** The rule written a second time, character by character. */
+/** The rule for fixed segments written a second time, character by character. */
 function independentlyFixed(path: string): boolean {
   const segments = path.split('/');
   if (segments.length < 2 || segments[0] !== '') return false;

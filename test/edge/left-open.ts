@@ -11,7 +11,7 @@ const gauges = ['gateway_connections', 'gateway_upstream_requests_in_flight'];
 
 /**
  * Waits until gateways have no open connections and no requests in flight.
- * @returns 0 once that holds, otherwise their number after the timeout in milliseconds
+ * @returns 0 once that is so; otherwise how many there are after this number of milliseconds
  */
 export async function leftOpen(gateways: readonly RunningGateway[], milliseconds: number): Promise<number> {
   const end = performance.now() + milliseconds;

@@ -105,7 +105,7 @@ t.test('connections are limited per address, and unlimited for a trusted proxy',
   t.equal(third, '', 'the third is closed without a response');
   t.equal((await ask(gateway, {})).status, 401, 'each listener has its own limit');
   first.destroy();
-  // Until the gateway has noticed the close.
+  // Repeats a request until the gateway has noticed the close.
   for (;;) {
     const received = await exchangeBytes(connect(gateway.http, null), requestBytes({})).catch(() => '');
     if (received !== '') break;

@@ -133,7 +133,7 @@ const config = {
 };
 const v1 = (source: string): Buffer => Buffer.from(`PROXY TCP4 ${source} 10.0.0.1 12345 443\r\n`);
 
-/** Sends a request over TLS after a header, written in parts of that many bytes together with the bytes that follow. */
+/** Sends a request over TLS, on a connection that begins with a PROXY protocol header. */
 async function askBehind(
   gateway: GatewayUnderTest,
   header: Buffer,

@@ -191,7 +191,7 @@ t.test('a request is sent once, whatever happens to its connection', async (t) =
   }
 });
 
-/** Sends `ok` to the first request of a connection, and ends the connection like this on the second. */
+/** Sends `ok` to the first request of a connection. At the second request, calls `end` to end the connection. */
 function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): (socket: Socket) => void {
   return (socket) => {
     let isFirst = true;
@@ -436,7 +436,7 @@ t.test('backpressure: a client that pauses stops a large response, then gets all
   t.equal(received, size);
 });
 
-/** A service whose TLS handshakes stall until `goOn` is set: each connection to it stays in connecting. */
+/** A service whose TLS handshakes stall until `goOn` is set: until then, clients cannot finish connecting. */
 async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
   const { cert, key } = await createSelfSigned(new Date());
   const server = tls.createServer({ cert, key }, answering()).on('tlsClientError', () => undefined);
@@ -556,7 +556,7 @@ t.test('bytes of an upload that arrive while the process stalls count for its ra
   t.teardown(() => body.destroy());
   const asked = ask(upstream, { method: 'POST', body });
   await until(() => service.sockets.length === 1);
-  // The rate is measured over five ticks of a timer. A busy machine delays these and the ticks of this one alike.
+  // The gateway measures the rate over five ticks of a timer. A busy machine delays them like the ticks of this timer.
   await new Promise<void>((resolve) => {
     let ticks = 0;
     const timer = setInterval(() => {

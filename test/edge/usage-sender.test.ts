@@ -14,7 +14,7 @@ interface Message {
   readonly body: string;
 }
 
-/** A registry that follows the rule of batches: it adds the next one, and repeats its reply to a former one. */
+/** A registry that follows the rule of batches: it adds the next batch, and repeats its reply to an earlier batch. */
 class TestRegistry {
   readonly stored: UsageBatch[] = [];
   /** The first and last number of batches that are lost. */
@@ -24,7 +24,10 @@ class TestRegistry {
   intervene: (batch: UsageBatch) => string | undefined = () => undefined;
   /** Called after a batch was added; throws to lose the reply. */
   afterAdding: () => void = () => undefined;
-  /** Reading a message takes asynchronous steps. The inbox handles one message after the other, and so does this. */
+  /**
+   * Resolves when all earlier messages are handled. They are handled one after the other, as in the inbox, because
+   * reading a message takes asynchronous steps.
+   */
   #turn: Promise<unknown> = Promise.resolve();
 
   readonly send = (message: Message): Promise<string> => {
@@ -191,7 +194,7 @@ t.test('a registry whose database was restored takes the next batch', async (t) 
   await sender.close(1_000);
 });
 
-// Both batches were made before the first was acknowledged, so the registry waited for the first one forever.
+// Regression: both batches were made before the first was acknowledged, and the registry waited forever for the first.
 t.test('a restored registry takes a batch that was made together with a lost one', async (t) => {
   const registry = new TestRegistry();
   registry.intervene = ({ sequence }) => {
@@ -374,7 +377,7 @@ function ownerOf(number: number): Parameters<Count>[1] {
 
 const owners: Parameters<Count>[1][] = [];
 
-/** An accepted request with no more than what is counted. */
+/** An accepted request that has only the fields that are counted. */
 function exchangeOf(receivedAt: number, agent: string): Parameters<Count>[0] {
   return {
     data: { receivedAt, headers: { userAgent: [agent] } },
