@@ -56,7 +56,7 @@ async function startRelay(t: Teardown, port: number): Promise<{ readonly port: n
   return { port: (server.address() as AddressInfo).port, cut };
 }
 
-/** Waits for a condition; the test's timeout ends a wait in vain. */
+/** Waits for a condition. If it is never met, the timeout of the test ends the wait. */
 async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await sleep(10);
 }

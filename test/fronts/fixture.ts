@@ -36,11 +36,14 @@ export interface FrontKind {
   readonly missing: string | false;
   /** The configuration of the gateway behind it. */
   readonly gateway: DeepPartial<Config>;
-  /** The status of its response if the gateway's certificate has the wrong name. */
+  /** The status of the proxy's response if the gateway's certificate has the wrong name. */
   readonly mistrusts: 502 | 503;
-  /** Headers of its own error responses that cannot be configured, besides `date`. */
+  /**
+   * Headers, other than `date`, that the proxy adds to its own error responses and that its configuration cannot
+   * remove.
+   */
   readonly ownHeaders: Readonly<Record<string, string | RegExp>>;
-  /** Whether a malformed request gets the JSON envelope: HAProxy and Go have fixed responses for such requests. */
+  /** Whether a malformed request gets the JSON envelope. HAProxy and Go send fixed responses to malformed requests. */
   readonly envelopesMalformed: boolean;
   start(text: string, places: Places): Started;
 }
@@ -170,7 +173,7 @@ export async function makeCertificates(t: Teardown, gatewayName = 'gateway.inter
 export interface Front {
   readonly port: number;
   readonly ca: string;
-  /** Its whole output and its logs. */
+  /** All output and logs of the front. */
   written(): Promise<string>;
 }
 

@@ -15,7 +15,10 @@ import { seconds, seed } from './run-length.js';
 /** Milliseconds; shorter than every timeout that would end a request. */
 const soonMilliseconds = 8_000;
 
-/** Resolves with the ids of requests without exactly one log line, once all have one or the time is over. */
+/**
+ * Waits until every request has exactly one log line, but no longer than `soonMilliseconds`.
+ * @returns the ids of the requests that do not have exactly one
+ */
 async function withoutOneLine(gateways: readonly GatewayUnderTest[], ids: ReadonlySet<string>): Promise<string[]> {
   const end = performance.now() + soonMilliseconds;
   for (;;) {
@@ -33,7 +36,7 @@ interface Departures {
   readonly limits: DeepPartial<Config['limits']>;
   readonly batches: number;
   readonly clientsInABatch: number;
-  /** Resolves when the client does nothing more, with the function that ends it. */
+  /** Runs a client. Resolves when the client does nothing more, with a function that ends it if it must be ended. */
   readonly go: (gateway: GatewayUnderTest, departure: Departure) => Promise<(() => void) | undefined>;
 }
 

@@ -7,7 +7,7 @@ import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './an
 async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string> {
   const socket = connect(gateway.https, gateway.ca);
   let received = '';
-  // Half-close the connection once no bytes arrive; a gateway that does not close it soon after that never does.
+  // Half-closes the connection once no more bytes arrive. The gateway must then close it, or the connection hangs.
   const quiet = setTimeout(() => socket.end(), quietMilliseconds);
   socket.setEncoding('latin1').on('data', (chunk: string) => {
     received += chunk;

@@ -11,7 +11,7 @@ export interface Release {
   readonly manifest: string;
 }
 
-/** A cluster. Its `helm` must succeed, and its `attempt` may fail. */
+/** A simulated cluster. Its functions `helm` and `attempt` run helm, which may fail only in `attempt`. */
 export async function cluster(t: Test) {
   const kubernetes = await startKubernetes(t, [...kinds.keys()]);
   const attempt = async (action: 'install' | 'upgrade', recordSecret: object = {}, values: object = {}) => {

@@ -338,8 +338,8 @@ t.test('the values of the previous release are accepted, and its objects can be 
   t.same(Object.keys(former).toSorted(), [...profiles].toSorted());
   for (const profile of profiles) {
     const own = render(profile);
-    // An operator with a modified copy of the previous values.yaml upgrades with all of its defaults.
-    // Except for its lower memory limit, these must render the same objects.
+    // An operator who has a modified copy of the previous values.yaml upgrades with all defaults of that copy. They
+    // must render the same objects, except for the memory limit, which was lower.
     const memory = ['--set', 'gateway.resources.limits.memory=1536Mi'];
     const copied = render(profile, {}, ['--values', 'test/helm/former/values.yaml', ...memory]);
     t.equal(copied.status, 0, copied.stderr);

@@ -165,7 +165,7 @@ t.test('a database is created only for a new part, never by an upgrade', async (
     ['gateway --config', 'registry --config', 'services --config --create'],
     'a part added by an upgrade',
   );
-  // Otherwise a part whose first pod never started would get no database.
+  // Without `createDatabase`, a part whose first pod never started would get no database.
   const again = { ...before, registry: { enabled: true, createDatabase: true } };
   t.same(startsOf(await helm('upgrade', {}, again)), ['gateway --config', 'registry --config --create'], 'on request');
   const never = { ...before, registry: { enabled: true, createDatabase: false } };

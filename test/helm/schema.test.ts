@@ -252,7 +252,7 @@ function alerts(changes: object): object {
   return { monitoring: { prometheusRule: { enabled: true, alerts: changes } } };
 }
 
-/** Groups mistakes whose values do not overlap: merged in either order, they are the same. */
+/** Groups mistakes whose values do not overlap: merging them in either order gives the same result. */
 function groupsOf(all: readonly Mistake[]): { readonly values: object; readonly group: readonly Mistake[] }[] {
   const groups: { values: object; group: Mistake[] }[] = [];
   for (const mistake of all) {

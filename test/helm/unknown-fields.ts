@@ -15,7 +15,7 @@ const options: ts.CompilerOptions = {
   moduleResolution: ts.ModuleResolutionKind.Bundler,
 };
 
-// The declarations are the same for all manifests, so each of their files is parsed once.
+// All manifests need the same type declarations, so each declaration file is parsed only once.
 const declarations = new Map<string, ts.SourceFile>();
 let previous: ts.Program | undefined;
 

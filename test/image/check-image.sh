@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the image with buildah, without a daemon, on a stand-in for the base image that is made of this machine's own Node,
-# and looks at it as a pod would see it: `npm run check:image`, by hand, as root on Linux. It fetches the packages of the
-# lock file. Needs: buildah, setpriv, unshare, openssl, curl.
+# `npm run check:image`: builds the image with buildah, without a daemon, and checks it as a pod would see it. In place of
+# the base image it uses one made of this machine's own Node. Run it by hand, as root on Linux. It fetches the packages of
+# the lock file. Needs: buildah, setpriv, unshare, openssl, curl.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +27,7 @@ expect() { if grep -qE -- "$2" <<<"$3"; then ok "$1"; else not_ok "$1: $3"; fi; 
 echo "== stand-in base: Node $(node --version) of this machine"
 base=$(build from scratch)
 root=$(build mount "$base")
-put() { # a file, at the place where it is, with what it links to
+put() { # copies a file into the base image, to the same path; of a symbolic link, the file that it points to
   mkdir -p "$root$(dirname "$1")"
   cp -L "$1" "$root$1"
 }
@@ -90,7 +90,7 @@ JSON
 port() { node -e 'const s = require("node:net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })'; }
 https=$(port)
 management=$(port)
-config() { # one configuration; the lines given come on top
+config() { # writes a configuration, and appends the given lines
   cat >"$etc/config/gateway.yaml" <<YAML
 listen:
   https: { host: 127.0.0.1, port: $https, certFile: /etc/merchant-gateway/tls.crt, keyFile: /etc/merchant-gateway/tls.key }
@@ -119,14 +119,14 @@ inside() { # runs a command in the image, as a pod does
 }
 entry=(node /app/dist/cli/main.js)
 file=/etc/merchant-gateway/config/gateway.yaml
-refuses() { # what is missing, what is said, the part
+refuses() { # checks that a part does not start; arguments: what is missing, exit status, message, part
   local said status=0
   said=$(timeout 60 bash -c "$(declare -f inside); root=$root etc=$etc; inside \"\$@\"" bash "${entry[@]}" "${4:-gateway}" --config "$file" 2>&1) || status=$?
   [ "$status" = "$2" ] || not_ok "$1: the exit status is $status, not $2"
   expect "$1 ($(grep -E "$3" <<<"$said" | head -n 1 | cut -c1-150))" "$3" "$said"
 }
 
-start_gateway() { # and waits until it says that it is ready, which it is not while it warms up; what it said last counts
+start_gateway() { # and waits until it is ready, which it is not while it warms up; `ready` has its last reply
   inside "${entry[@]}" gateway --config "$file" >"$work/log" 2>&1 &
   runner=$!
   for _ in $(seq 300); do
@@ -141,14 +141,14 @@ start_gateway
 expect 'it is ready' '"ready"' "$ready"
 expect 'it answers over TLS' '502' "$(curl -sk -o /dev/null -w '%{http_code}' -H "x-api-key: $key" "https://127.0.0.1:$https/v1/payouts")"
 expect 'and without a key as it must' 'API Key is required' "$(curl -sk "https://127.0.0.1:$https/v1/payouts")"
-status=$(cat "/proc/$runner/status") # every program in between has replaced itself by the next
+status=$(cat "/proc/$runner/status") # each program in `inside` has replaced itself with the next, the last one with Node
 expect 'the process is Node' 'Name:.(node|MainThread)' "$status"
 expect 'its user is 1000' 'Uid:.1000.1000.1000.1000' "$status"
 expect 'it has no capability, and can get none' 'CapBnd:.0000000000000000' "$status"
 expect 'nor privileges by what it runs' 'NoNewPrivs:.1' "$status"
 expect 'its data are limited' 'Max data size +536870912' "$(cat "/proc/$runner/limits")"
 echo "it takes $(($(sed -nE 's/VmRSS:\s+([0-9]+).*/\1/p' <<<"$status") / 1024)) MiB of memory"
-kept=/proc/$runner/root/var/lib/merchant-gateway/var/tor-exits.json # written a moment after the list is in force
+kept=/proc/$runner/root/var/lib/merchant-gateway/var/tor-exits.json # written a moment after the gateway has begun to use the list
 for _ in $(seq 100); do [ -s "$kept" ] && break; sleep 0.1; done
 [ -s "$kept" ] && ok 'it keeps the Tor list where it may write' || not_ok "it keeps no Tor list: $(ls -la "${kept%/*}" 2>&1) $(cat "$work/log")"
 kill -TERM "$runner"

@@ -27,7 +27,7 @@ const log = file('access.log');
 
 const upstream = await startUpstream(t);
 const answer = upstream.respond;
-/** Sends the responses to the requests for `/held`. */
+/** Functions that each send the response to one request for `/held`. */
 const held: (() => void)[] = [];
 upstream.respond = (request, response, body) => {
   if (request.url?.endsWith('/held') === true)
@@ -156,7 +156,7 @@ t.test('an uncaught error during the drain fails the exit code, but no request',
   await until(() => told().includes('draining'));
   child.kill('SIGWINCH');
   await until(() => told().includes('unforeseen'));
-  // After a second, another signal would force the end. An error is no signal.
+  // A signal that comes a second after the first one forces the end. An uncaught error must not do so.
   await wait(1_100);
   child.kill('SIGWINCH');
   await until(() => told().split('unforeseen').length > 4);

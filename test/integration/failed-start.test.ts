@@ -62,7 +62,7 @@ t.test('a reload signal during the start does not end the process', async (t) =>
       if (told.includes('the gateway accepts requests')) resolve('started');
     });
   });
-  const writing = await open(file('pipe'), 'w'); // completes once the gateway reads the pipe: it is starting, and waits
+  const writing = await open(file('pipe'), 'w'); // resolves once the starting gateway waits for data in the pipe
   child.kill('SIGHUP');
   child.kill('SIGUSR2');
   await writing.writeFile(config);

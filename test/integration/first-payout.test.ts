@@ -25,7 +25,7 @@ t.test("the runbook's commands on one machine lead to a paid payout", async (t) 
   for (const name of ['package.json', 'package-lock.json', 'src', 'tor-exit-list', 'config']) {
     cpSync(name, path.join(directory, name), { recursive: true });
   }
-  // Replaces the download by `npm ci`.
+  // With these packages, `npm ci` and its download are not needed.
   symlinkSync(path.resolve('node_modules'), path.join(directory, 'node_modules'));
 
   const documented = [8443, 6379, 9090];

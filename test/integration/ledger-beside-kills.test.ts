@@ -89,13 +89,13 @@ interface Order {
   readonly headers: Record<string, string>;
   readonly body: object;
   /**
-   * Whether the client waits for each response, as it must for a withdrawal. A rejection is not stored, so a first
-   * request that is still running after its client disconnected could withdraw after the second was rejected.
+   * Whether the client waits for each response. It must do so for a withdrawal, because a rejection is not stored: a
+   * first request that still runs after its client disconnected could withdraw after the repeated one was rejected.
    */
   readonly isPatient?: boolean;
 }
 
-/** What the clients know to have happened. */
+/** An operation that its client knows to have happened. */
 interface Done {
   readonly kind: 'fund' | 'withdraw' | 'payout' | 'lost payout';
   readonly walletId: string;
@@ -188,8 +188,8 @@ t.test(
     }
 
     /**
-     * Runs the command line and kills it after a random time. Then repeats it with the reference that it printed, in
-     * this process, because a process needs a second of CPU time.
+     * Runs the command line and kills it after a random time. Then repeats it with the same reference, in this process,
+     * because another process would need a second of CPU time.
      */
     async function command(number: number): Promise<void> {
       const walletId = wallets[below(wallets.length)] ?? never();

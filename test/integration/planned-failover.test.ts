@@ -83,8 +83,8 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
     for (const gateway of gateways) t.equal(await scene.decide(gateway, revoked), 401);
   }
 
-  // A request got 503 if its look-up was in flight when the connections were reopened, or if the new master was not
-  // judged within half a second.
+  // Regression: a request got 503 if its look-up was in flight when the connections were reopened, or if the gateway
+  // took more than half a second to verify the new master.
   await t.test('nor one with a key that is not cached', async (t) => {
     const failOverOnce = async (round: number) => {
       const keys = await scene.importKeys(keysOfRound, (round - 1) * keysOfRound);
@@ -112,7 +112,8 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
       t.comment(`round ${round}: a master paused for up to ${first} ms, two sentinels for up to ${second} ms`);
       return { watches, isUndisturbed: Math.max(ofMaster, ofTwoSentinels) <= longestPauseMilliseconds };
     };
-    // While the former or new master, or two sentinels, are paused, 503 is correct, so a failed round with a pause is repeated.
+    // While the former or new master, or two sentinels, are paused, 503 is correct. So a failed round in which they
+    // were paused is repeated.
     let { watches, isUndisturbed } = await failOverOnce(1);
     const isFailed = (): boolean => watches.some((watch) => statusesOf(watch).join() !== '200');
     for (let round = 2; round <= mostRounds && !isUndisturbed && isFailed(); round += 1) {

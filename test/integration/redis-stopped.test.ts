@@ -33,7 +33,7 @@ t.test('while Redis is stopped, three gateways reject no valid key', { skip: wit
     }
   };
 
-  // Sends one request per key and gateway, so that no gateway has cached the record.
+  // Sends one request per key and gateway, so that no gateway has cached the record because of an earlier request.
   const share = keyCount / 3;
   const askedWhile = async (from: number, milliseconds: number): Promise<Record<number, number>> => {
     const counts: Record<number, number> = {};

@@ -24,7 +24,7 @@ onEachDatabase(
     let answered = 0;
     let unanswered = 0;
 
-    /** Retries with the same reference until there is a final response, like a merchant that lost one. */
+    /** Retries with the same reference until there is a final response, like a merchant that lost a response. */
     async function pay(reference: string): Promise<Told> {
       for (;;) {
         const body = JSON.stringify(bankPayout(walletId, { amount, reference }));

@@ -18,7 +18,7 @@ interface Data {
 
 const gatewayCount = 3;
 const revocations = 25;
-/** A stall of the machine leaves a few changes unconfirmed, but not more. */
+/** The fewest revocations that must be confirmed at once. A stall of the machine leaves only a few unconfirmed. */
 const fewestAtOnce = 18;
 const mostChanges = 10;
 const mostRefused = 20;

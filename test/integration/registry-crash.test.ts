@@ -21,7 +21,7 @@ onEachDatabase('the first revocation after a crash of the registry reaches Redis
     times.push(performance.now() - begun);
     t.match(revoked, { status: 200, data: { status: 'REVOKED' } });
   }
-  // A stall of some seconds can delay one of them.
+  // A stall of some seconds can delay one of the revocations.
   const [, second = Infinity, longest = Infinity] = times.toSorted((one, other) => one - other);
   t.ok(second < 3_000 && longest < 8_000, `${times.map(Math.round).join(', ')} ms`);
 });

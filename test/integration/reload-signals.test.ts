@@ -79,7 +79,8 @@ services:
   { listen: ${closed}, database: { url: "sqlite:services.db" }, operators: { listen: ${tls}, tokenFile: token } }
 `,
     );
-    // The files are also checked every ten seconds. Such checks alone would find a second or third change that late.
+    // The process also checks the files every ten seconds. Without the signal, it would find a second or third change
+    // only after ten seconds.
     const times: number[] = [];
     for (let changes = 1; changes <= 3; changes += 1) {
       const next = await makeCertificate();

@@ -15,7 +15,7 @@ import { createPostgresDatabase, onServer, postgresAlone } from '../database/eac
 import { printedBlocks } from '../printed-commands.js';
 import { addWallet } from '../services/services-fixture.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 3;
 
 const document = 'docs/operations.md';
@@ -330,7 +330,7 @@ t.test('the registry alone is restored in place as printed (SQLite)', { skip: sk
   await stop();
   await shell(printed('The registry alone, in place', /^SQLite/));
   start('registry');
-  // Not with the command: each run of it would start a process.
+  // Reads the metrics, because each run of the command would start a process.
   const holdsBack = async (): Promise<boolean> => {
     try {
       const response = await fetch(`http://127.0.0.1:${ports.registry}/metrics`);

@@ -14,8 +14,8 @@ import { type Deployment, type GatewayProcess, startDeployment } from '../deploy
 
 const keys = Number(process.env.USAGE_KEYS ?? 50);
 /**
- * Two are enough for what is tested: while one restarts, another one serves and counts. A third one would only repeat
- * that, and start six more processes. USAGE_GATEWAYS sets another number.
+ * Number of gateways. Two are enough: while one restarts, the other one serves and counts. A third one would only
+ * repeat that, and start six more processes. USAGE_GATEWAYS sets another number.
  */
 const gateways = Number(process.env.USAGE_GATEWAYS ?? 2);
 const workers = 2;
@@ -113,7 +113,7 @@ t.test(
     );
     const lastBatch = Math.min(...processes.map(({ last_at }) => Number(last_at)));
     const lines = await linesOf(logs);
-    // The start of a request is cut to whole milliseconds, so it ended up to a millisecond after `endedAt`.
+    // A request can have ended a millisecond later than `endedAt`, because its start is cut to whole milliseconds.
     const [all, until] = [cellsOf(lines), cellsOf(lines.filter(({ endedAt }) => endedAt + 1 <= lastBatch))];
     const counted = cellsOfRegistry(deployment);
     for (const [cell, count] of until)
@@ -121,7 +121,7 @@ t.test(
     const sum = (cells: ReadonlyMap<string, number>): number =>
       [...cells.values()].reduce((one, other) => one + other, 0);
     // A worker writes a line up to 10 ms after it has counted the request, so the kill can lose the lines of counted
-    // requests. Of each key, these are at most as many as its requests that were sent and have no line.
+    // requests. A key cannot have more counts without a line than it has sent requests without a line.
     const beyond = new Map<string, number>();
     for (const [cell, count] of counted) {
       const [, keyId = ''] = cell.split(' ');

@@ -10,10 +10,10 @@ import { startRig, type Part, until } from '../alerts/rig.js';
 import { linesOf } from '../audit/verify-log.js';
 import { ran } from '../cli/ran.js';
 
-// Almost all of the time these tests wait, each for servers of its own.
+// These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 3;
 
-/** For conditions of which each check runs a command. */
+/** Timeout and pause for conditions whose check runs a command. */
 const [mostSeconds, pauseMilliseconds] = [60, 250];
 
 /** A gateway and the registry that witnesses its access log, as processes on one Redis. */
@@ -168,8 +168,8 @@ t.test(
     );
     rmSync(checkpoints.file);
     const second = await startGateway();
-    // First the process makes sure that the one before it, which may have left unanswered checkpoints, is gone.
-    // A slow restart lets the registry miss the run first, which is another finding.
+    // First the process makes sure that its predecessor, which may have left unanswered checkpoints, has ended. If the
+    // restart is slow, the registry first reports the run as silent, which is another finding.
     await found('the cut log is reported at the next start', (kinds) => kinds.includes('cut'));
     t.same(
       (await kinds()).filter((kind) => kind !== 'silent'),

@@ -77,7 +77,7 @@ function configure(destination: string): string[] {
   return ['gateway', '--config', file('config.yaml')];
 }
 
-/** For what waits until processes have started, so that only a start that never ends fails the test. */
+/** The timeout of waits for the start of processes: so long that only a start that never ends fails the test. */
 const startSeconds = 90;
 
 /** Two workers and their primary process. */

@@ -15,7 +15,7 @@ if (withoutRedis !== false) t.bailout(withoutRedis);
 
 /**
  * Waits until an idle holder has just renewed its lease and all earlier changes are written.
- * @returns a time before the renewal; a busy machine may notice the write late
+ * @returns a time before the renewal, because on a busy machine this function may notice the renewal late
  */
 async function untilProlonged(commits: () => Promise<number>): Promise<number> {
   let [count, quietSince] = [await commits(), performance.now()];
@@ -25,7 +25,7 @@ async function untilProlonged(commits: () => Promise<number>): Promise<number> {
     const now = await commits();
     if (now !== count) {
       if (performance.now() - quietSince > quietMilliseconds) {
-        // Roster and projection may both have found the old lease, and renew it at once.
+        // The roster and the projection may both have found the old lease. Then both renew it.
         await wait(secondRenewalMilliseconds);
         return looked;
       }
@@ -43,7 +43,7 @@ onEachDatabase('a revocation takes two database writes: the change, and its proj
   const { id } = (await post('/merchants', { name: 'x' })).data;
   const commits = await countCommits(t, url);
   // On a busy machine a renewal of the lease can come late, as one more write, and one projection can write two late
-  // changes. So a round counts if neither has happened.
+  // changes. So a round counts only if neither has happened.
   let further = Infinity;
   for (let round = 0; round < 5 && further > 0; round += 1) {
     const keyIds: string[] = [];
