@@ -136,7 +136,7 @@ t.test('a request does not wait for heartbeats that take too long to make the ca
   t.ok(heartbeat.standing.fresh);
 });
 
-/** The state of a store in a generation, on one server with a replica that may replace it. */
+/** The state that a store reports: its generation, its one server, and one replica that may replace the server. */
 function stateOf(generation: string, server: string): State {
   return [JSON.stringify({ ...(seededRecords['mg:meta'] as object), generation, servers: [server], replicas: 1 }), '1'];
 }

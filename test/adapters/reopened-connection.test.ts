@@ -54,7 +54,7 @@ interface Attempt {
 
 /**
  * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up fails
- * with reason. Such an attempt proves nothing, so it is repeated.
+ * with reason. Then the attempt proves nothing and is repeated.
  */
 async function lookWhile(
   { beat, relay, look }: Awaited<ReturnType<typeof openBehindRelay>>,
@@ -119,7 +119,7 @@ t.test(
   async (t) => {
     const opened = await openBehindRelay(t, shortTimeout);
     const { beat, relay, look } = opened;
-    // By then, at least one beat has failed.
+    // After 800 ms, at least one heartbeat has failed.
     t.match(await lookWhile(opened, 'held', { before: 800, act: () => wait(50) }), { environment: 'live' });
 
     // A busy machine can delay the result of one attempt.

@@ -61,7 +61,10 @@ export async function startRig(t: Teardown) {
   };
   let started = 0;
 
-  /** @param mostFileKibibytes limit on the size of each file that the process writes; null: no limit */
+  /**
+   * Starts a part of the product as a process.
+   * @param mostFileKibibytes limit on the size of each file that the process writes; null: no limit
+   */
   async function start(part: PartName, options: object = {}, mostFileKibibytes: number | null = null): Promise<Part> {
     started += 1;
     // Each part has its own files, because a test replaces the certificate of one gateway.

@@ -72,7 +72,7 @@ function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]
   return exchangeBytes(socket, bytes);
 }
 
-// Regression: the next write of the body failed. The gateway dropped the connection with the unread response: a 502.
+// Regression: the next write of the body failed. The gateway closed the connection with the unread response: 502.
 t.test('the response of a service that closes without reading the body is forwarded', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket

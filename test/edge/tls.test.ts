@@ -404,7 +404,7 @@ t.test('client certificates: required, requested or ignored as configured; an in
   const logged = ({ lines }: GatewayUnderTest) => lines.map((line) => (line.tls as { client?: object }).client);
   t.same(logged(require), [shown, shown]);
   t.same(logged(request), [undefined, shown, undefined, shown]);
-  // A ticket issued without a client certificate must not replace one, although the ticket keys are the same.
+  // A ticket issued without a client certificate must not stand in for one, although the ticket keys are the same.
   const session = await sessionOf(none);
   t.notOk(await answers(require, { session }), 'a session of a gateway without client certificates is not resumed');
   t.match(await metricsOf(require), /reason="tls_client_certificate"\} [1-9]/);

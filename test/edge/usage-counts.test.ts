@@ -61,7 +61,7 @@ function cellsOfLines(lines: readonly Record<string, unknown>[]): Map<string, nu
   return cells;
 }
 
-/** Sums the counts of batches in the same way. */
+/** Sums the counts of batches, also by merchant, key, hour and code. */
 function cellsOfBatches(batches: readonly UsageBatch[]): Map<string, number> {
   const cells = new Map<string, number>();
   for (const { keys, unknown } of batches) {

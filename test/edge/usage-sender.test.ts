@@ -58,7 +58,7 @@ class TestRegistry {
     return this.stored.filter((batch) => batch.process === process).at(-1)?.sequence ?? 0;
   }
 
-  /** All requests of these batches. */
+  /** The number of requests in the stored batches. */
   get total(): number {
     return this.stored.flatMap(({ unknown }) => unknown.codes).reduce((sum, { count }) => sum + count, 0);
   }

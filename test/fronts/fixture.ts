@@ -148,7 +148,10 @@ export interface Certificates {
   readonly gateway: { readonly certFile: string; readonly keyFile: string };
 }
 
-/** @param gatewayName the name in the gateway's certificate */
+/**
+ * Creates a CA, and the certificates that it signs for a front and a gateway.
+ * @param gatewayName the name in the gateway's certificate
+ */
 export async function makeCertificates(t: Teardown, gatewayName = 'gateway.internal'): Promise<Certificates> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-front-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));

@@ -104,7 +104,10 @@ interface Asking {
   readonly socket: Socket;
 }
 
-/** @param allowHalfOpen whether the client's side stays open after the gateway has closed its side */
+/**
+ * Connects and sends the requests.
+ * @param allowHalfOpen whether the client's side stays open after the gateway has closed its side
+ */
 async function ask(
   gateway: GatewayUnderTest,
   { protocol, proxyHeader, handshake, parts, pauses, reads }: Departure,

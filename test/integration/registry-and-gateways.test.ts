@@ -18,7 +18,7 @@ interface Data {
 
 const gatewayCount = 3;
 const revocations = 25;
-/** The fewest revocations that must be confirmed at once. A stall of the machine leaves only a few unconfirmed. */
+/** The fewest revocations that their first response must confirm. A stall of the machine leaves a few unconfirmed. */
 const fewestAtOnce = 18;
 const mostChanges = 10;
 const mostRefused = 20;

@@ -54,7 +54,7 @@ export const newProtocol = {
   emptyUnenrolled: true,
   /** Enrolments are counted, so that the registry detects a restored database whose rows lack one. */
   countEnrolments: true,
-  /** mg:change identifies the newest change. Its number does not: a restored database uses numbers again. */
+  /** mg:change identifies the newest change. Its number does not: a restored database uses the same numbers again. */
   changeId: true,
   /** The waits begin when the new mg:meta is written. */
   holdFromMeta: true,
@@ -287,7 +287,7 @@ export class Rules {
     return smallestBeside(used);
   }
 
-  /** An instance id of a gateway that neither SQL nor Redis contains; -1 if there is none. */
+  /** An instance id for a gateway that is unused in SQL and Redis; -1 if there is none. */
   freshSession(state: State, gateway: number): number {
     for (let session = 0; session < this.sessions; session++) {
       const isInRoster = (pick(state.sql.rows, gateway).sessions & (1 << session)) !== 0;

@@ -43,7 +43,7 @@ const setups = {
   /** SQL comes back from a backup, and Redis is emptied or restarts. */
   restored: { ...base, faults: { crash: 1, restore: 1, flush: 1 } },
   snapshot: { ...base, faults: { crash: 1, restore: 1, restart: 1 } },
-  /** SQL comes back from a backup, and then uses revision numbers again. */
+  /** SQL comes back from a backup, and then uses the same revision numbers again. */
   reused: { ...base, createsQ: true, faults: { crash: 1, restore: 1, cut: 1 } },
   /** A replica that lags behind is promoted, and the old master lives on. */
   failover: { ...base, servers: 2, faults: { failover: 1 } },

@@ -109,7 +109,7 @@ class Caller {
     this.#socket.destroy();
   }
 
-  /** Functions that ran in every measurement, each with the fewest lines. Others may have been run by timers. */
+  /** The functions that ran in every measurement, each with its fewest lines: timers may have run the others. */
   async whatRuns(way: Way): Promise<Ran[]> {
     await this.#send(way, warmUps);
     while (await this.#isWarmingUp()) await wait(100);

@@ -46,7 +46,7 @@ export interface Asked {
   readonly status: number | null;
 }
 
-/** A fault of the deployment. It has `ended` when its cause was removed; Infinity: not yet. */
+/** A fault of the deployment. `ended` is the time when its cause was removed; Infinity: not yet. */
 export interface Fault {
   readonly kind: 'fault';
   readonly name: string;

@@ -99,7 +99,7 @@ function planned(
       const subject = draws.pick(subjects);
       if (plan.has(subject)) continue;
       if (of === 'woken key') {
-        // Such a key was used for at least ten days, then its merchant gave it up.
+        // The key was used for at least ten days; then its merchant gave it up.
         const stops = start + draws.between(10, 24) * dayMilliseconds;
         if (subject.from > start || subject.kind === 'payroll' || subject.closed[0] < stops) continue;
         const least = Math.max(earliest, stops + wokenAfterMilliseconds);
