@@ -279,13 +279,13 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   t.equal(lifted.status, 0);
   t.equal(
     lifted.stdout.split('\n')[0],
-    `The key ${keyId} is no longer kept inactive: it has the state that is in the restored database.`,
+    `The key ${keyId} is no longer kept inactive: it has the state that it had in the restored database.`,
   );
   t.match(lifted.stdout, /\nIn force on 3 of 3 gateways/);
   t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, status: 'ACTIVE' }]);
   t.match(
     (await admin('restores', 'lift', id)).stdout,
-    `The merchant ${id} is no longer kept inactive: it has the state that is in the restored database.\n`,
+    `The merchant ${id} is no longer kept inactive: it has the state that it had in the restored database.\n`,
   );
   t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');

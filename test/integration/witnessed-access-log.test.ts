@@ -232,7 +232,7 @@ t.test(
     });
     t.equal((await command('instance-keys', 'pin', key)).status, 0);
     await until('the gateway is ready', async () => (await ready()).status === 200);
-    t.match((await command('instance-keys', 'end', key)).out, /is valid until/);
+    t.match((await command('instance-keys', 'end', key)).out, /is not valid after/);
     await until('the gateway reports it', async () =>
       (await ready()).text.includes('403: the key of gw.example/a is not valid at this time'),
     );

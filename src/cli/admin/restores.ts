@@ -64,13 +64,13 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
   const lift = restores
     .command('lift <id>')
     .description(
-      'reactivate a key or merchant: give it the state that it has in the restored database, for example ACTIVE',
+      'reactivate a key or merchant: give it the state that it had in the restored database, for example ACTIVE',
     );
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
     const { data } = await client.ask({ method: 'POST', path, expects: lifted });
     showChange(data, [
-      `The ${data.kind} ${data.id} is no longer kept inactive: it has the state that is in the restored database.`,
+      `The ${data.kind} ${data.id} is no longer kept inactive: it has the state that it had in the restored database.`,
     ]);
   });
   return restores;

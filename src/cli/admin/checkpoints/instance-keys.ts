@@ -62,7 +62,7 @@ export function instanceKeysCommand(io: CommandIo, env: Environment = process.en
     .option('--to <time>', 'time at which the validity of the key ends, e.g. 2026-01-31T12:00:00Z (default: now)');
   administer<SpanOptions>(end, edge, async ({ client, options, args, show }) => {
     const data = await change(client, 'end', { publicKey: args[0], to: options.to });
-    show(data, [`The key of ${data.name} is valid until ${data.to ?? ''}.`]);
+    show(data, [`The key of ${data.name} is not valid after ${data.to ?? ''}.`]);
   });
   return keys;
 }

@@ -40,10 +40,10 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   reordered: 'was moved to another position',
   added: 'is the first event outside the chain: it was inserted, or an earlier release of the registry wrote it',
   'added-removed':
-    'ends the audit trail, which has fewer events outside the chain than --added states: somebody deleted some of these events, or the registry deleted some after their retention period',
+    'is the last event of the chain. Fewer events are outside the chain than --added states: somebody deleted some of them, or the registry deleted some after their retention period',
   'forged-signature': 'has an invalid signature',
   'unsigned-deletion':
-    'is the last of a range of deleted events, and no known key of the registry signed the deletion. Either somebody removed the events, or the registry deleted them without a signature after their retention period. The registry signs deletions only if registry.witness is set; earlier releases never sign them',
+    'is the last of a range of deleted events, and no known key signed the deletion. The known keys are those that you gave with --public-key or, without this option, the current key of the registry. Either somebody removed the events, or the registry deleted them after their retention period, and signed with another key or not at all. It does not sign deletions if registry.witness is not set, or if it is an earlier release',
   'rolled-back': 'does not match a checkpoint: the database was restored to an earlier state, or the chain was rebuilt',
 };
 

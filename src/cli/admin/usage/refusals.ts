@@ -41,7 +41,7 @@ export function refusalsCommand(
     .option('--code <code>', 'only refusals with this code, e.g. ip_not_allowed', loggedIdIn)
     .option('--address <address>', 'only requests from this address', loggedIdIn)
     .option('--request-id <id>', 'only the request with this id (X-Request-Id)', loggedIdIn)
-    .option('--since <span>', 'only refusals of this last period, e.g. 30m or 2d', secondsIn)
+    .option('--since <span>', 'only refusals of this period up to now, e.g. 30m or 2d', secondsIn)
     .option(
       '--after <id>',
       'only refusals after the refusal with this id, oldest first instead of newest first',
