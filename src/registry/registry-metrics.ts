@@ -39,7 +39,7 @@ export function addRegistryMetrics(
   metrics.gauge('registry_revision', 'Revision (number) of the newest change in the database.', newest);
   metrics.gauge(
     'registry_projected_revision',
-    "Revision of the newest change that is in the gateways' store together with all earlier changes.",
+    "Revision (number of a change) up to which all changes are in the gateways' store.",
     async () => {
       const revision = await newest();
       const oldest = await oldestWaiting(database);
@@ -58,7 +58,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_redis_may_evict',
-    '1 while the maxmemory-policy lets a full Redis evict records, or acknowledgements and reports of gateways; otherwise 0.',
+    "1 while the maxmemory-policy allows Redis, when its memory is full, to evict records, or to evict the gateways' acknowledgements and reports; otherwise 0.",
     () => Number(projector.eviction.warnings.length > 0),
   );
   metrics.gauge(
@@ -68,7 +68,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_roster_complete',
-    '1 while the registry knows every gateway that may use cached records; 0 while its list of gateways (the roster) may lack one, so that no change counts as in force.',
+    '1 while the registry knows every gateway that may use cached records; 0 while its list of gateways (the roster) may lack one: then no change counts as in force.',
     async () => Number((await knownGateways(sources)).isComplete),
   );
   metrics.gauge(

@@ -206,7 +206,7 @@ t.test('all problems of invalid entries are reported together, without repeating
     [null, [/^must be a JSON object$/]],
     [[], [/^must be a JSON object$/]],
     [{}, [/lookupId is required/, /merchantId is required/, /environment/, /status/, /permissions is required/]],
-    [keyEntry(1, { type: 'other' }), [/type must be key, or merchant in the entry of a merchant/]],
+    [keyEntry(1, { type: 'other' }), [/type must be key, or merchant if the entry describes a merchant/]],
     [keyEntry(1, { lookupId: hash(1).slice(1) }), [/lookupId must be 64 hexadecimal digits/]],
     [keyEntry(1, { lookupId: `${hash(1)}\n` }), [/lookupId must be 64/]],
     [keyEntry(1, { environment: 'prod' }), [/environment must be live or test/]],

@@ -327,7 +327,7 @@ onEachDatabase('revoking the token of a session ends the sign-in, but a refresh 
   const replaced = body.data.find(({ revokedAt }) => revokedAt !== null);
   t.match(
     await call('POST', `/tokens/${replaced?.id}/revoke`),
-    { status: 409, body: { message: new RegExp(`revoke the token ${current?.id}$`) } },
+    { status: 409, body: { message: new RegExp(`sign-in is ${current?.id}: revoke it to end this sign-in$`) } },
     'a replaced token ends nothing, and the response says so',
   );
   t.equal((await call('POST', `/tokens/${current?.id}/revoke`)).status, 200);

@@ -130,9 +130,13 @@ async function requireNotReplaced(
   const rows = await own.orderBy('created_at').execute();
   if (rows.length === 0) return;
   const current = rows.map(({ token_id }) => token_id).join(', ');
+  const next =
+    rows.length === 1
+      ? `The token of this administrator's active sign-in is ${current}: revoke it to end this sign-in`
+      : `The tokens of this administrator's active sign-ins are ${current}: revoke them to end all of these sign-ins`;
   throw new Refusal(
     409,
-    `This token is already revoked, but its sign-in may have a newer token. To end all sign-ins of the administrator, revoke ${rows.length === 1 ? 'the token' : 'the tokens'} ${current}`,
+    `This token is already revoked. If a refresh replaced it, its sign-in may still be active with a newer token. ${next}`,
   );
 }
 

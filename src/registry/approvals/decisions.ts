@@ -113,7 +113,7 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
     throw new NotIndependent('you made this request');
   } else if (row.requested_by !== null && issuers.includes(row.requested_by)) {
     throw new NotIndependent(
-      'the requester issued your token or link. Use a token or link from somebody else, or sign in',
+      'the requester issued your token or link. To approve the request yourself, use a token or link that somebody else issued, or sign in',
     );
   } else if (listIn(row.requester_issuers)?.includes(administratorId) === true) {
     throw new NotIndependent('this request was made with a token or link that you issued');

@@ -77,7 +77,8 @@ export function approvalRoutes(attempts: Attempts): Routes {
         schema: { params: idParams, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Approve a request, and make the requested change unless it is a funding',
+            summary:
+              'Approve a request. The registry then makes the requested change, unless it is the funding of a wallet',
             data: withPropagation(approvalSchema),
           },
           access: { permission: 'approvals:decide', isProven: true },

@@ -101,7 +101,8 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { querystring: noQuery },
         config: {
           operation: {
-            summary: 'The newest link of the hash chain of events, with which the chain is verified',
+            summary:
+              'The newest link of the hash chain of events, its signature, and the number of events outside the chain',
             data: chainStateSchema,
           },
           access: chainAccess,
@@ -120,7 +121,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         config: {
           operation: {
             summary:
-              'The events as the hash chain of events covers them, oldest first, with the signed checkpoints of the chain',
+              'The events in the form from which their hash chain is computed, oldest first, and the signed checkpoints of the chain',
             data: chainPageSchema,
           },
           access: chainAccess,

@@ -174,13 +174,13 @@ export class Roster {
     for (const { instanceId, acknowledgement } of fresh) {
       logger?.info(
         { instanceId, host: acknowledgement?.host },
-        'gateway added to the list of gateways: changes now count as in force only with its confirmation',
+        'gateway added to the list of gateways: from now on, changes count as in force only with its confirmation',
       );
     }
     for (const { instance_id, host } of over)
       logger?.info(
         { instanceId: instance_id, host },
-        'gateway removed from the list of gateways: changes now count as in force without its confirmation',
+        'gateway removed from the list of gateways: from now on, changes count as in force without its confirmation',
       );
     return true;
   }

@@ -22,7 +22,7 @@ export const merchantEntrySchema = Type.Object({
 
 /** A key to import, identified by its hash. If `keyId` is missing, the import generates an id. */
 export const keyEntrySchema = Type.Object({
-  type: Type.Optional(Type.Literal('key', { description: 'key, or merchant in the entry of a merchant' })),
+  type: Type.Optional(Type.Literal('key', { description: 'key, or merchant if the entry describes a merchant' })),
   lookupId: Type.String({
     pattern: /^[0-9a-fA-F]{64}$/,
     description:

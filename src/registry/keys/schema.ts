@@ -56,7 +56,7 @@ export const keysQuery = Type.Object({
   status: Type.Optional(
     Type.Enum(['ACTIVE', 'REVOKED'], {
       type: 'string',
-      description: 'ACTIVE, which includes expired keys, or REVOKED',
+      description: 'ACTIVE (also expired keys) or REVOKED',
     }),
   ),
   label: Type.Optional(

@@ -30,7 +30,7 @@ export const addressRowSchema = Type.Object({
   address: orNull(
     Type.String({
       description:
-        'An address, or the network that is stored in its place; null in the row for all remaining addresses',
+        'An address, or the network that is stored in its place; null in the row for all addresses of the day that have no row of their own',
     }),
   ),
   country: text,
@@ -49,14 +49,22 @@ export const hostRowSchema = Type.Object({
       description: 'The header that named the host: Origin, or Referer in a request without Origin',
     }),
   ),
-  host: orNull(Type.String({ description: 'The host in the header; null in the row for all remaining hosts' })),
+  host: orNull(
+    Type.String({
+      description: 'The host in the header; null in the row for all hosts of the day that have no row of their own',
+    }),
+  ),
   ...{ accepted: count, refused: count },
 });
 
 /** Accepted requests with one User-Agent on one day. */
 export const agentRowSchema = Type.Object({
   day: moment,
-  agent: orNull(Type.String({ description: 'The User-Agent; null in the row for all remaining User-Agents' })),
+  agent: orNull(
+    Type.String({
+      description: 'The User-Agent; null in the row for all User-Agents of the day that have no row of their own',
+    }),
+  ),
   requests: count,
 });
 
@@ -72,7 +80,7 @@ export const refusalSchema = Type.Object({
   ...{ at: moment, environment: Type.String(), code: Type.String(), status: Type.Integer() },
   message: orNull(
     Type.String({
-      description: 'The message of the response; null if the release of the registry does not know the code',
+      description: 'The message of the response; null if this release of the registry does not know the code',
     }),
   ),
   /** What the refusal means, and what to do about it; null if this release does not know the code. */
@@ -96,7 +104,10 @@ export const gatewayRowSchema = Type.Object({
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
-  requests: Type.Integer({ minimum: 0, description: 'Number of accepted requests between the times since and until' }),
+  requests: Type.Integer({
+    minimum: 0,
+    description: 'Number of accepted requests in the period from `since` to `until`',
+  }),
   refused: Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
@@ -110,7 +121,7 @@ export const verdictSchema = Type.Object({
         concern: orNull(
           Type.String({
             description:
-              'Why a request that sets an allowlist with this entry must confirm it; null if no confirmation is needed',
+              'Why a request that sets the allowlist must confirm this entry; null if no confirmation is needed',
           }),
         ),
       }),

@@ -46,7 +46,7 @@ export class ClusterLink implements RecordsLink {
     const { missing } = this.#proofs;
     return missing === 0
       ? null
-      : `${missing} of the ${slotCount} slots of the Cluster lack changes that the registry has written`;
+      : `changes that the registry has written are missing from ${missing} of the ${slotCount} slots of the Cluster`;
   }
 
   async readState(): Promise<[string | null, string | null]> {
