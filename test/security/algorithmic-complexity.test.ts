@@ -97,8 +97,8 @@ t.test('a host name of impossible length matches no allowlist', (t) => {
   t.end();
 });
 
-// A slice keeps its whole source string in memory. Regression: without a key, 10,000 remembered entries kept 10,000
-// headers of 16 KB.
+// In V8 a slice of a string keeps the whole string in memory. Regression: a client without a key made the gateway
+// remember 10,000 entries. Each entry kept its whole header of 16 KB in memory.
 t.test('remembered X-Forwarded-For entries do not keep the headers in which they arrived', (t) => {
   const proxies = compileIpRanges(['192.0.2.1']);
   const peer = parseIpAddress('192.0.2.1');
@@ -164,9 +164,9 @@ function check(sequences: Iterable<number>): Finding[] {
   return findings;
 }
 
-// A line within a gap splits it in two, and each line is looked up in the list of all gaps. An attacker who could write
-// to a log could make its verification last for hours. The last line shows that the list is bounded: it is a repeat,
-// but is no longer recognised as one.
+// A gap is a range of missing sequence numbers. A line within a gap splits it in two, and each line is looked up in the
+// list of all gaps. If this list had no bound, a forged log could make its verification last for hours. The last line
+// of the test is a repeat. Because the list is bounded, the verifier does not recognise the repeat.
 t.test('log lines that split a gap many times take bounded memory in the verifier', (t) => {
   const few = Array.from({ length: 900 }, (_, index) => 2 * index + 4);
   t.match(check([1, 50_000, ...few, 4]).at(-1), { kind: 'repeated' });

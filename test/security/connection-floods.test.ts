@@ -27,7 +27,7 @@ const records = Object.assign(
   ),
 ) as NonNullable<GatewaySetup['records']>;
 
-/** Connections without a valid key, by how far their clients go. */
+/** Ways to hold a connection without a valid key, in the order of the step at which the client stops. */
 const ways: Readonly<Record<string, (gateway: GatewayUnderTest, from: string) => Socket>> = {
   'that send nothing': ({ https }, from) => net.connect({ port: https, host: '127.0.0.1', localAddress: from }),
   'that never finish the TLS handshake': ({ https }, from) => {

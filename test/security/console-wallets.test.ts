@@ -42,7 +42,7 @@ t.test('the wallets of the console are no way to the rest of the services', asyn
   for (const id of ids) {
     for (const end of ['', '/entries'])
       t.equal((await ask('GET', `${api}/${id}${end}`, { session })).status, 404, `${id}${end}`);
-    // A client resolves `./fund` to `fund`, which is the id of a wallet: that path takes only GET.
+    // A client resolves `./fund` to `fund`. The registry takes `fund` for the id of a wallet, and allows only GET.
     const status = id === '.' ? 405 : 404;
     t.equal((await ask('POST', `${api}/${id}/fund`, { session, body })).status, status, `${id}/fund`);
   }

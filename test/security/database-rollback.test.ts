@@ -216,7 +216,10 @@ onEachDatabase(
   },
 );
 
-/** A database that lacks two revocations, and an empty store. `report` is a gateway's report of the revocations. */
+/**
+ * A database that lacks two changes, and an empty store. The changes revoked a key, and set `goLive` of its merchant to
+ * false. `report` is a gateway's report of both.
+ */
 async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[0], url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection, store } = fixture;
@@ -354,7 +357,7 @@ onEachDatabase(
   async (t, url) => {
     const { database, former, one, report, states, store } = await restoredBesideEmptyStore(t, url);
     await one.run();
-    await former.run(); // gets nothing, and sees the other registry
+    await former.run(); // does not get the lease, and sees that the other registry has written
     [store.meta, store.revision, store.change] = [null, 0, null];
     store.records.clear();
     store.inactive = [report];
@@ -482,7 +485,8 @@ for (const isInterrupted of [false, true]) {
 }
 
 // After the restore, another change reuses the revision of the suspension, and a change of the merchant gets a higher
-// one. Regression: the suspended record in the store did not seem to be later, and the merchant was written as active.
+// one. Regression: the suspended record in the store did not seem newer than the database. So the registry wrote the
+// merchant as active.
 for (const isMeanwhile of [false, true]) {
   const when = isMeanwhile ? 'during the comparison' : 'after another change';
   onEachDatabase(`a merchant whose record changes ${when} is still held back after a restore`, async (t, url) => {
@@ -645,8 +649,8 @@ onEachDatabase('a report of an announced change that is still in the outbox hold
   t.same(await differences(database, store), []);
 });
 
-// The rebuild is complete, but its reply was lost. Regression: the registry took the change that it had announced
-// itself for another one with the same revision.
+// The registry has rebuilt the store, but the store's reply was lost. Regression: the registry did not recognise the
+// change that it had announced itself. It took that change for another one with the same revision.
 for (const wasRestored of [false, true]) {
   const when = wasRestored ? ', also more than a day after a restore' : '';
   onEachDatabase(`a rebuild whose reply was lost undoes no change that follows${when}`, async (t, url) => {
@@ -670,7 +674,10 @@ for (const wasRestored of [false, true]) {
   });
 }
 
-/** The report of `restoredBesideEmptyStore` with revisions that the database has assigned again, to a new name. */
+/**
+ * Renames the merchant. Returns the report of `restoredBesideEmptyStore` with the revision of this change, as if the
+ * database had assigned the reported revision again.
+ */
 async function reusedReport({
   context,
   merchantId,
@@ -698,8 +705,8 @@ onEachDatabase('a reported revocation with a reused revision is held back before
   t.same(await differences(database, store), []);
 });
 
-// Regression: the database had announced its own change with this revision, so the reported record did not seem to be
-// later.
+// Regression: the registry had announced a change of its own with this revision. So the reported record did not seem
+// newer than the database.
 onEachDatabase('a late report with a reused revision is held back', async (t, url) => {
   const fixture = await restoredBesideEmptyStore(t, url);
   const { database, projection, rosterOf, states, store } = fixture;
@@ -777,8 +784,9 @@ for (const isRetained of [true, false]) {
   });
 }
 
-// An event with a time in the future is kept longer than later events. Regression: because this event has a low
-// revision, the registry treated the reactivation, whose event was deleted, as if it had never happened.
+// Retention keeps an event with a time in the future for longer than later events. Regression: the low revision of the
+// kept event made the registry believe that no later event was deleted. The event of the reactivation was deleted, so
+// the suspension in the store seemed to be still in force.
 onEachDatabase('an event that is kept longer than later ones makes no older record count', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const one = projection('one');
@@ -1001,7 +1009,8 @@ onEachDatabase('revoking a key again rewrites its record, and that write confirm
 });
 
 // The store can come to hold an older record than the database, so that a suspended merchant is served. Regression:
-// when an operator suspended it again, the registry replied that every gateway knew, but wrote nothing.
+// when an operator suspended the merchant again, the registry wrote nothing. But it reported the suspension as in force
+// on every gateway.
 onEachDatabase('suspending a merchant again rewrites its record, and that write confirms it', async (t, url) => {
   const { call, createMerchant, outwait, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
@@ -1085,7 +1094,8 @@ onEachDatabase('a record of a later generation is replaced too', async (t, url) 
   t.ok((await context.revision()) >= 900);
 });
 
-// A lost change had written the record at a revision that the database has reached since by other changes.
+// The record is from a change with revision 3 that the database has lost. Since then, the database has reached revision
+// 3 by other changes.
 onEachDatabase(
   'a record of a lost generation is replaced even when the database has reached its revision',
   async (t, url) => {

@@ -83,7 +83,7 @@ export const disguises: Readonly<Record<string, (key: string) => string>> = {
   'with full stops for underscores': underscoreAs('.'),
 };
 
-/** Pieces of the secret, plain and encoded, whose appearance in output would leak the secret: four characters may stay. */
+/** Pieces of the secret, plain and encoded, that must not appear in output. Four characters in a row may appear. */
 export function piecesOf(disguise: (key: string) => string): string[] {
   const changed = disguise(key).slice(disguise('svc_live_').length + 4);
   return [...piecesOfLength(5, secret), ...piecesOfLength(changed === secret.slice(4) ? 5 : 6, changed)];

@@ -108,7 +108,7 @@ t.test('the refused requests of one administrator do not keep those of others ou
     (await call<RegistryEvent[]>('GET', `/events?action=${action}&per_page=100`)).body.data.toReversed();
   const mo = await createAdministrator({ name: 'mo', roles: ['merchant-viewer'], merchantId });
   const sam = await bearerOf(await createAdministrator({ name: 'sam', roles: ['support'] }));
-  // The member has several tokens, and chooses the address that the event of each refused token names.
+  // The member uses two tokens. In each request for a new token it chooses another address, which the event then names.
   const [one, other] = [await bearerOf(mo), await bearerOf(mo, { sources: ['127.0.0.1'] })];
   for (let index = 0; index < 350; index += 1) {
     t.equal((await call('GET', '/gateways', { headers: one })).status, 404);

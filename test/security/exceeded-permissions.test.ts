@@ -93,7 +93,8 @@ t.test('each role may do exactly what the table says, on the own and on a foreig
             const expected = expectedStatus({ role, method, path, operation, isOwn });
             asked += 1;
             const isPassed = status !== 401 && status !== 403 && status !== 429 && body.message !== 'Route not found';
-            // The other paths name a record that does not exist, or need an option that is off.
+            // A path with the id of the merchant or key must not get 404, because both exist. Paths of the console may
+            // get 404, because the console is off.
             const isOff = body.message.startsWith('This registry has no console');
             const isRight =
               expected === null ? isPassed && !(isOfOne && status === 404 && !isOff) : status === expected;

@@ -141,8 +141,8 @@ t.test('records that an earlier release wrote in between are sealed', { skip: wi
   const sealing = await startRegistry([older]);
   const { key, name } = await createKey(sealing);
   const { published_revision } = await sealing.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
-  // The earlier release writes the record without members that it does not know, its own change, and nothing about
-  // seals.
+  // The earlier release writes the record without the members that it does not know. It also writes its own change, but
+  // nothing about seals.
   const revision = published_revision + 1;
   await sealing.database
     .updateTable('revision')

@@ -161,7 +161,7 @@ for (const [where, open] of Object.entries(places)) {
             () => Promise.resolve(started.reason() === null),
             'a gateway that has just started cannot detect it',
           );
-          // In a Cluster each slot also has a record of its generation, and no slot has this one.
+          // In a Cluster each slot also has a record of its generation, and none names the generation of this text.
           t.equal(await started.ask(unread.key), where === 'a Cluster' ? 'unavailable' : 'ACTIVE');
           continue;
         }

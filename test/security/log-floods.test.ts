@@ -64,7 +64,10 @@ function linesIn(...files: string[]): Line[] {
 const countIn = ({ gateway }: Line): number => gateway.aggregate?.count ?? 1;
 const sumOf = (lines: readonly Line[]): number => lines.reduce((sum, line) => sum + countIn(line), 0);
 
-/** Collects the shared lines that the log gets from now on, grouped by flush: a flush writes its lines in one go. */
+/**
+ * Collects the shared lines that are written from now on. A shared line counts several requests. The lines are grouped
+ * by flush: a flush writes its lines in one go.
+ */
 function flushesOf(accessLog: LineSink): Line[][] {
   const flushes: Line[][] = [];
   const write = accessLog.write.bind(accessLog);

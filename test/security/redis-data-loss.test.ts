@@ -425,8 +425,8 @@ t.test(
   },
 );
 
-// Regression: a wrong registry set its writer mark before it checked the store. This ended each pass of the right
-// registry.
+// Regression: a registry on a wrong database made itself the writer in Redis before it checked the store. This ended
+// each pass of the right registry.
 t.test('a registry on another database writes nothing', { skip: withoutRedis }, async (t) => {
   const { context, id, projection, save, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
@@ -440,7 +440,7 @@ t.test('a registry on another database writes nothing', { skip: withoutRedis }, 
 });
 
 // An operator deletes the meta record to request a full rewrite. Regression: a malformed meta record counted as
-// deleted, so every record was removed.
+// deleted. So a registry on another database removed every record.
 t.test(
   'a malformed meta record does not let a registry on another database write',
   { skip: withoutRedis },

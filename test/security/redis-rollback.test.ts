@@ -194,8 +194,8 @@ t.test('a store that lost changes is unavailable until it has them again', (t) =
 
 const named = JSON.stringify({ ...(seededRecords['mg:meta'] as object), servers: ['a', 'b'], replicas: 1 });
 
-// While an emptied store is being filled, the gateway trusts it record by record. On a server that the registry does not
-// name, or in an earlier generation, a record may be old.
+// While an emptied store is being filled, the gateway trusts it record by record. A record may be old if the
+// registry does not name the server. It may also be old if it is from an earlier generation (history of changes).
 t.test('a store being filled counts only on servers that the registry names, and not in an earlier generation', (t) => {
   const filling = JSON.stringify({ ...(JSON.parse(named) as object), version: 2, filling: true, generation: 'r_2' });
   const judge = (servers: (string | null)[] | null, enrolledIn: string | null = null): boolean => {

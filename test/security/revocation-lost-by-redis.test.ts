@@ -37,7 +37,8 @@ for (const topology of ['single', 'cluster'] as const) {
       }
       await scene.until(async () => (await scene.heldBack()).length > 0, 'the key is held back');
       for (const gateway of gateways) {
-        // Until the store is trusted again, the gateway replies to other keys from its stale cache, and with 503 to this one.
+        // Until the gateway trusts the store again, the revoked key gets 503, and `decide` repeats the request. Other
+        // keys are decided from the stale cache.
         t.equal(await scene.decide(gateway, revoked), 401);
       }
       await Promise.all(watches.map((watch) => watch.stop()));

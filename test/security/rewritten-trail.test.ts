@@ -128,7 +128,8 @@ async function manipulate(database: RegistryDatabase, below: (limit: number) => 
   }
   if (kind === 4) return changeChain(database, below, count);
   const other = seqs[(seqs.indexOf(seq) + 1 + below(count - 1)) % count] ?? 1;
-  // Two links of the chain, two events, or both: the events as they would be if they had happened in the other order.
+  // Swaps two links of the chain, two events, or both. After swapping both, the tables are as if the two events had
+  // happened in the other order.
   const tables = [['event_chain'], ['events'], ['event_chain', 'events']][kind - 5] ?? [];
   const swap = async (): Promise<void> => {
     for (const table of tables) await swapNumbers(database, table, seq, other);

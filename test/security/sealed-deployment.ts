@@ -105,8 +105,8 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
       await store.close();
     };
     t.teardown(close);
-    // A change that precedes the first projection makes a new store wait until the records of an earlier store are
-    // stale.
+    // The tests make their first change only after the first projection. Otherwise the registry would wait until the
+    // records of a possible earlier store are stale.
     await until(async () => (await redis.get('mg:meta')) !== null, 'the registry has written the meta record');
     const call = async (method: string, path: string, body?: object) => {
       const response = await fetch(registry.url + path, {

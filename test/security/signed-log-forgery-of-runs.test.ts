@@ -203,7 +203,8 @@ t.test("last rows of the registry's list deleted: not found, unless a line of a 
   t.same(kindsOf(await verdictOf(1, [one.read()])), [], 'neither the rows nor the lines are missed');
 
   const [start = '', end = ''] = linesOf(one.read());
-  // The gateway writes the newest head into a line each minute.
+  // A head is the registry's signed statement about its list of checkpoints. Each minute the gateway writes the newest
+  // head into a line.
   const withHead = start
     .replace('"reason":"start"', '"reason":"interval"')
     .replace('"predecessor":null', JSON.stringify({ head }).slice(1, -1));

@@ -88,7 +88,7 @@ t.test('a client that pauses gets the whole response, also after the upstream ha
 // read them kept its connection without limit.
 t.test('slow read: a client that does not read its error responses is disconnected', (t) => {
   t.jobs = 2; // the time limit costs less if both protocols wait at once
-  // Much longer than 200 turns, so that the response that cannot be sent does not end while the requests are sent.
+  // Much longer than 200 turns, so that the gateway does not cut off the stalled response while requests are sent.
   const limits = { requestTimeoutSeconds: 10, headersTimeoutSeconds: 10 };
   const get = 'GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
   const open = {
@@ -132,7 +132,7 @@ t.test('slow read: a client that does not read its error responses is disconnect
       await linesWithin(buffered, 2_000);
       const socket = connected(gateway);
       const sent = await askWithoutReading(socket, Math.floor(buffered * 0.8));
-      await until(() => gateway.lines.length >= sent); // the last response has ended, which the client has not read
+      await until(() => gateway.lines.length >= sent); // the gateway has ended the last response, which was not read
       t.match(gateway.lines.at(-1), { event: { code: 'key_required' } });
       const connections = `gateway_connections{listener="${protocol === 'TLS' ? 'https' : 'http'}"}`;
       // Over TLS, the connection itself ends only with the client, or when its idle time is over.

@@ -124,7 +124,10 @@ async function decided(status: () => Promise<string>): Promise<string> {
   return result;
 }
 
-/** Waits until the reason contains this text: while a heartbeat is late, the reason is that Redis does not reply. */
+/**
+ * Waits until requests are refused for a reason that contains this text. While a heartbeat is late, the reason is that
+ * Redis does not reply.
+ */
 function refusedBecause(records: RedisRecords, text: string): Promise<void> {
   return until(() => records.unavailableReason()?.includes(text) === true, `requests are refused because of ${text}`);
 }
@@ -157,8 +160,9 @@ const replaced: Record<string, [refuse: Change, allow: Change]> = {
   ],
 };
 
-// These servers reject writes. Regression: the gateway's acknowledgement expired there, so a revocation on the new
-// master reported nothing as pending. The gateway continued to query the old server forever.
+// These servers reject writes. Regression: the gateway could not renew its acknowledgement on such a server, so the
+// acknowledgement expired. The registry, on the new master, then no longer waited for this gateway. It reported a
+// revocation as in force, while the gateway continued to use the old server forever.
 for (const [what, [refuse, allow]] of Object.entries(replaced)) {
   t.test(
     `split brain: a server that ${what} is trusted for no longer than the staleness limit`,
@@ -233,7 +237,7 @@ for (const [what, [refuse, allow, error]] of Object.entries(full)) {
     await until(async () => (await status()) === 'ACTIVE (cache)', 'the record is cached again');
   });
 
-  // Regression: all keys got 503 once the lease was over, because nobody had asked the sentinels.
+  // Regression: all keys got 503 once the lease was over, because the gateway did not ask the sentinels.
   t.test(
     `a server that ${what} is queried as long as the sentinels name it as the master`,
     { skip: withoutRedis },

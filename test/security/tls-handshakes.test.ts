@@ -26,7 +26,7 @@ const local = { host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: 
 /** The lowest refill rate: a token per second. */
 const lowRate = { handshakesPerSecond: 1, handshakeBurst: 40 };
 
-/** Counts the tokens that return at this rate from now on: at most one in a quick test, several on a slow machine. */
+/** Returns a function that counts the tokens refilled since this call: one in a quick test, more on a slow machine. */
 function countRefills(): () => number {
   const since = performance.now();
   return () => Math.ceil((performance.now() - since) / 1000);
@@ -231,7 +231,8 @@ t.test('any ClientHello, also a malformed one, is parsed only up to its session 
 // An attacker can repeat one ClientHello with an ffdhe8192 key share at no cost. Regression: each one blocked the event
 // loop for many times as long as a usual handshake, before any request and without a key.
 const finiteField = ['ffdhe2048', 'ffdhe3072', 'ffdhe4096', 'ffdhe6144', 'ffdhe8192'];
-// A later attack used P-521, which takes six times as long, or P-384: 150 handshakes a second used a whole core.
+// A later attack used P-521 or P-384. A handshake on P-521 takes six times as long as a usual one, and 150 of them a
+// second used a whole core.
 const costly = [...finiteField, 'P-384', 'P-521', 'X448'];
 const cheap = ['X25519', 'P-256'];
 
