@@ -137,8 +137,8 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
 });
 
-// Regression: the id was stored after the change. If the registry ended between the two, the approval request never
-// showed what it had created.
+// Regression: the id of the new record was stored after the change. If the registry ended between the two, the approval
+// request never showed what it had created.
 t.test('an approval stores the id of the new record with the change', async (t) => {
   const { call, create, database, decide } = await guarded(t, 'sqlite::memory:');
   const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
@@ -333,7 +333,8 @@ onEachDatabase('owners are made by two owners, except for the first two', async 
     body: { message: /cannot approve while there is more than one owner/ },
   });
 
-  // An owner who disables the other one is not a first owner again.
+  // Until there have been two owners, changes of owners need no approval. From then on they do, even after an owner has
+  // disabled the other one.
   t.equal((await set(obi.id, { status: 'DISABLED' })).status, 200, 'disabling needs no approval');
   await requested(set(obi.id, { status: 'ACTIVE' }));
   const fay = await requested(

@@ -95,7 +95,7 @@ onEachDatabase(
   },
 );
 
-// An earlier release's registry crashed after it published a change, before it recorded the publication.
+// A registry of an earlier release published a change, and crashed before it recorded the publication.
 onEachDatabase(
   'a registry that takes over with support for record requests reverts no published change',
   async (t, url) => {

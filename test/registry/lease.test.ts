@@ -116,7 +116,7 @@ onEachDatabase('a recently renewed lease is kept without a write', async (t, url
   const { monotonic } = time;
   const lock = { isHeld: true };
   const lease = new Lease({ database, clock: time, holder: 'one', session: sessionOf(lock), monotonic });
-  /** Returns whether the lease was taken, and whether that wrote the row. */
+  /** Advances the clock, and tries to take the lease. Returns whether it was taken, and whether that wrote the row. */
   const take = async (milliseconds: number): Promise<string> => {
     time.advance(milliseconds);
     const before = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
@@ -212,7 +212,8 @@ async function countSessions(url: string): Promise<number | undefined> {
   }
 }
 
-// Regression: each simultaneous caller opened a connection, and the lock stayed with one that was lost.
+// Regression: each simultaneous caller opened a connection. The lock could stay with a connection that the session no
+// longer knew.
 t.test('simultaneous callers share one connection, and one release frees the lock', postgresAlone, async (t) => {
   const url = await createPostgresDatabase(t);
   const [one, other] = [opened(t, url), opened(t, url)];

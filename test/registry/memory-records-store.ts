@@ -84,7 +84,7 @@ export class MemoryRecordsStore implements RecordsStore {
   /** False if a part of the store was emptied or rolled back. */
   whole = true;
 
-  /** Whether writes keep records of a later revision, as adapters do. False tests the registry without that guard. */
+  /** Whether a write leaves a record with a later revision unchanged, as it does in Redis. False removes this guard. */
   keepsLater = true;
 
   begin(): Promise<void> {
@@ -160,7 +160,7 @@ export class MemoryRecordsStore implements RecordsStore {
     return new Promise((resolve) => (this.heard = resolve));
   }
 
-  /** For how many milliseconds the roster's gateways without an acknowledgement have been silent. */
+  /** For how many milliseconds gateways without an acknowledgement have been silent. */
   silence = 0;
 
   grant(grants: readonly GatewayGrant[]): Promise<void> {

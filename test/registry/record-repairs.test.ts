@@ -11,7 +11,7 @@ import { differences } from './stored-state.js';
 
 const live = { environment: 'live' } as const;
 
-/** A settled projection on a watched store with a merchant and three keys. */
+/** A projection that has written a merchant and three keys, on a store that reports writes by others. */
 async function watchedFixture(t: Test, url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, projection, store } = fixture;

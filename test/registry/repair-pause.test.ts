@@ -12,7 +12,10 @@ import { differences } from './stored-state.js';
 
 const warning = 'Redis is full and evicts records that the registry writes back: repair of missing records is paused; ';
 
-/** A settled projection on a watched store of 1,500 merchants. `evict` deletes records until `room.records` remain. */
+/**
+ * A projection that has written 1,500 merchants, on a store that reports writes by others. The function `evict` deletes
+ * records until `room.records` remain.
+ */
 async function fullStore(t: Test) {
   const fixture = await projectionFixture(t, 'sqlite::memory:');
   const { context, insertMerchants, projection, store, time } = fixture;
@@ -168,7 +171,7 @@ t.test('evictions between consecutive repairs pause the repair too', async (t) =
   );
   watch.onCompared = () => undefined;
   for (let time = 0; time < 3; time += 1) {
-    // Evictions by other memory usage, e.g. large reads by another client.
+    // Evictions that no repair causes: for example, large reads by another client need memory.
     count();
     await lose();
   }

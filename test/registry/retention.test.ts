@@ -195,8 +195,8 @@ onEachDatabase('the last thousand generations and the first one are retained', a
   ]);
 });
 
-// Regression: the registry read the latest time of all events. On a large database that took longer than a statement
-// may, and so the store was never rewritten.
+// Regression: the registry read the latest time of all events. On a large database this query exceeded the time limit
+// of a statement, so the store was never rewritten.
 onEachDatabase('changes are unknown since the event that was stored last, whatever its time', async (t, url) => {
   const { database, insert, time } = await keepingEvents(t, url);
   await insert([-3650, 2]);

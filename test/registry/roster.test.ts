@@ -110,7 +110,8 @@ onEachDatabase('a row is deleted when its gateway has left or was silent for its
     ['stays'],
   );
 
-  // Redis has lost the acknowledgement: no gateway is removed before its lifetime is over.
+  // Redis has lost the acknowledgement. The gateway is removed only after it has been silent for its whole lifetime,
+  // because until then it may use its cache.
   store.live = [];
   store.silence = 30_000;
   await look();

@@ -334,7 +334,8 @@ onEachDatabase('contradictory times are reported', async (t, url) => {
   t.same(await findings(), ['clock', 'clock', 'clock'], 'a clock that was correct in between is reported again');
 });
 
-// Regression: a registry compared the last checkpoint with the time at which another registry had received it.
+// Regression: a registry compared the time of the last checkpoint with the time on the clock of the registry that had
+// received it. So two registries with different clocks reported the same run again and again.
 onEachDatabase('two registries with different clocks report a run once', async (t, url) => {
   const { database, findings, instance, signer, take, time } = await openWitness(t, url);
   const behind = new Witness({ database, clock: { now: () => time.now() - 90_000 }, signer });
@@ -411,7 +412,8 @@ onEachDatabase('a silent run is reported once, but not a run that ended or was c
   t.equal((await take(silent.submit('periodic', time.now()))).status, 200, 'the run may only have been disconnected');
 });
 
-// Regression: the registry compared wall clocks, and reported living gateways after its clock was set or it was paused.
+// Regression: the registry compared wall clocks. After its clock was set, or after it was paused, it reported running
+// gateways as silent.
 onEachDatabase('neither a clock that is set nor a pause of the registry makes a run silent', async (t, url) => {
   const { database, findings, instance, take, time } = await openWitness(t, url);
   const run = new WitnessedRun(instance).write(1);
