@@ -20,7 +20,10 @@ async function fixture(t: Test) {
     valid: 'token-0',
     /** How long a refreshed session lasts, in milliseconds. */
     lasts: minute,
-    /** If not null, another command is refreshing the session: this stores its session, and a refresh is refused. */
+    /**
+     * Stores the session of another command that is refreshing now. A refresh by this command is then refused. Null if
+     * there is no other command.
+     */
     other: null as (() => Promise<void>) | null,
     refreshed: [] as string[],
     tokens: [] as string[],

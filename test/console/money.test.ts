@@ -25,7 +25,7 @@ t.test('a typed amount becomes minor units exactly', (t) => {
     ['0.29', 'USD', 29],
     ['1.005', 'KWD', 1_005],
     ['1500', 'JPY', 1_500],
-    // Browsers give these currencies other digits than ISO 4217.
+    // For these currencies, browsers use another number of decimal places than ISO 4217.
     ['1500.50', 'PKR', 150_050],
     ['1500', 'HUF', 150_000],
     ['1.5', 'IQD', 1_500],

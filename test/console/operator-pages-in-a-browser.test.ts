@@ -241,7 +241,7 @@ t.test(
       await page.getByText('sign-in.succeeded').first().waitFor();
       await noProblems('events');
 
-      // Events that retention deletes during the verification are not missing. Here these are the first two.
+      // Events that retention deletes during the verification do not count as missing. Here, it deletes the first two.
       let pruned: object | undefined;
       await page.route('**/events/chain/rows?after=0', async (route) => {
         const response = await route.fetch();

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 
-/** Most kilobytes that a browser loads for the first view and for all pages, compressed with Brotli. */
+/** The most kilobytes that all pages of the console may have together, compressed with Brotli. */
 const mostKilobytes = 120;
 
 t.test('the pages of the console are small, and each asset has its compressed files', (t) => {

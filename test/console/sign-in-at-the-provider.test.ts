@@ -63,7 +63,7 @@ onEachDatabase('a person signs in at the OpenID provider, and proves their ident
   const create = (of: string) =>
     ask('POST', `/console/api/merchants/${id}/keys`, { session: of, body: { environment: 'test' } });
   t.equal((await create(session)).status, 201);
-  // The proof has the time of the provider, whose clock has gone on since the registry's was set.
+  // The proof has the time of the provider. The provider's clock has gone on since the registry's clock was set to it.
   time.advance(Date.now() - time.now() + 5 * 60_000 + 2_000);
   t.equal((await create(session)).status, 403, 'a proof counts for five minutes');
   time.advance(-5 * 60_000 - 2_000);

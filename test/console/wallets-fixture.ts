@@ -31,7 +31,7 @@ export async function walletsFixture(
   const administrators = await administratorsWith([servicesTokenKey], registry.time);
   const backing = await servicesFixture(t);
   const services = operatorsOf(t, backing, { administrators, storesEvents: true });
-  /** The headers of the last request that the services received. */
+  /** The headers of each request that the services received. */
   const received: IncomingHttpHeaders[] = [];
   services.app.addHook('onRequest', (request, _reply, done) => {
     received.push(request.headers);

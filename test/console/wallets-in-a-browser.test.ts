@@ -81,7 +81,7 @@ t.test('a person funds a wallet in a browser', { skip: withoutBrowser, timeout: 
     const [{ id } = { id: '' }] = await product.ask<{ id: string }[]>('GET', '/approvals?status=WAITING');
     await product.askAsTreasurer('POST', `/approvals/${id}/approve`);
 
-    // Two responses are lost: to a funding of one's own, and to the approved funding. A retry finds the draft of each.
+    // Two fundings get no response: a small one, and the approved one. The page keeps the form of each for a retry.
     await page.getByRole('button', { name: 'Fund as approved' }).waitFor();
     await page.route(funding, (route) => route.abort());
     await page.getByRole('button', { name: 'Fund wallet' }).click();

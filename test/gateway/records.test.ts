@@ -149,7 +149,7 @@ t.test('limits are checked before anything is compiled: parsing alone refuses wh
   t.throws(() => compileKeyRecord({ ...keyRecord, expiresAt: times('2', 41) }), MalformedRecord);
   t.throws(() => compileMerchantRecord({ ...merchantRecord, ipAllowlist: tooMany('192.0.2.1') }), MalformedRecord);
   t.throws(() => compileMerchantRecord({ ...merchantRecord, originAllowlist: [times('a', 513)] }), MalformedRecord);
-  // Regression: `/ipAllowlist must be null` for each of these read as if no list were allowed.
+  // Regression: the message for each of these was `/ipAllowlist must be null`, as if no list were allowed.
   const problems: [unknown, RegExp][] = [
     [tooMany('192.0.2.1'), /^\/ipAllowlist must not have more than 10000 items$/],
     ['192.0.2.1', /^\/ipAllowlist must be array$/],

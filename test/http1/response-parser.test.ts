@@ -202,7 +202,8 @@ t.test('a response is parsed alike for any packet boundaries', (t) => {
   ];
   for (const [text, method, closes] of samples) {
     const bytes = bytesOf(text);
-    // The cuts may change only one thing: whether the parser refuses a response before its last byte or at this byte.
+    // A response that is refused as a whole must be refused in pieces, but may be refused at another byte. Any other
+    // response must have the same result.
     const alike = (pieces: Buffer[]): boolean => {
       const [whole, cut] = [read([bytes], method, closes), read(pieces, method, closes)];
       if (whole.refused !== null) return cut.refused !== null;

@@ -170,13 +170,13 @@ t.test('of any two failing checks the earlier row decides', (t) => {
   t.strictSame(
     pairs.filter((pair) => !seen.has(pair)),
     [
-      // one request has one key format …
+      // A request has only one key format.
       'key_required key_format',
       'key_required test_key_in_live',
       'key_required live_key_in_test',
       'key_format test_key_in_live',
       'key_format live_key_in_test',
-      // … and one gateway one environment
+      // A gateway has only one environment.
       'test_key_in_live live_key_in_test',
       'live_key_in_test merchant_not_live',
     ],
@@ -190,7 +190,7 @@ t.test('with everything wrong at once, the rows decide in order as each fault is
     const remaining = faultsIn(environment).filter((fault) => fault.facts?.keyFormat !== 'absent');
     const answers: (DenialCode | null)[] = [];
     while (remaining.length > 0) {
-      // Object.assign lets the last one win, so the earlier key format has to come last.
+      // Several faults set the key format. `Object.assign` keeps the last value, so the fault of the first row is last.
       const answer = decide(...broken(environment, remaining.toReversed()));
       answers.push(answer);
       const left = remaining.filter((fault) => fault.code !== answer);

@@ -112,7 +112,7 @@ function entryOf({ kind, value, length, spelling }: Block): string {
   return `${write(kind, value, spelling)}${slash}`;
 }
 
-/** An address at, just inside or just outside the edges of a block; or the same number in the other family. */
+/** An address at an edge of a block, or `step` addresses from it. It is written as an address of the kind `other`. */
 function edgeOf({ kind, value, length }: Block, last: boolean, step: bigint, other: Kind, spelling: Spelling): string {
   const width = BigInt(widthOf(kind));
   const hostBits = width - BigInt(length ?? width);

@@ -14,7 +14,8 @@ t.test('meaning and remedy are sentences without markup, and name who has to act
       t.match(text, /^[A-Z][^`*<>|[\]]{10,160}\.$/, code);
       for (const sentence of text.split(/(?<=\.) /)) t.ok(sentence.split(' ').length <= 25, sentence);
     }
-    // A text for both says which part is for whom, unless it is the same for both.
+    // `Operators: ` begins a part of a remedy that also concerns merchants. A remedy for merchants alone does not need
+    // `Merchants: `.
     if (remedy.includes('Operators: ')) t.equal(concerns, 'both', code);
     if (remedy.includes('Merchants: ')) t.not(concerns, 'merchant', code);
   }

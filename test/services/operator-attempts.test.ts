@@ -8,7 +8,7 @@ import { ManualTime, until } from '../registry/manual-time.js';
 import { operatorsOf } from './operators-fixture.js';
 import { onEachServices, servicesFixture, type ServicesUnderTest } from './services-fixture.js';
 
-/** An operator whose token is the name. */
+/** An operator whose token is their name. */
 function operator(name: string, permissions: readonly ('wallets:read' | 'wallets:write' | 'wallets:fund')[]) {
   return {
     ...{ name, administratorId: `adm_${name}`, proof: `token:tok_${name}`, reasonFor: [], permissions },
@@ -36,7 +36,7 @@ function fixture(t: Test, services: ServicesUnderTest, waiting = () => 0) {
     return { status: response.statusCode, id: response.headers['x-request-id'] };
   };
   const by = (name: string) => ({ authorization: `Bearer ${name}` });
-  /** Sends the stored events, and returns them without those of changes of wallets. */
+  /** Sends the stored events. Returns them, except the events about changes of wallets. */
   const events = async (): Promise<ServicesEvent[]> => {
     const sent: ServicesEvent[] = [];
     const trail = (all: readonly ServicesEvent[]) => Promise.resolve(void sent.push(...all));

@@ -1,4 +1,8 @@
-/** A mistake on the command line: title, arguments, exit status, expected message. `$` is the test's folder. */
+/**
+ * A mistake on the command line: title, arguments, exit status, expected message. In the arguments, `$` stands for the
+ * test's folder. `$registry` and `$secure` stand for the registry's URL, with http and with https. At `$closed` nothing
+ * listens.
+ */
 export type WrongCommandLine = readonly [what: string, args: string, status: 1 | 2, message: RegExp];
 
 const unavailable = '--registry $closed --token-file $/token';

@@ -3,7 +3,7 @@ export interface WrongStart {
   readonly what: string;
   readonly part: 'gateway' | 'registry' | 'services';
   readonly options: object;
-  /** All messages that must appear. `$` is the test's folder. */
+  /** All messages that must appear. */
   readonly messages: readonly RegExp[];
   /** The part continues and reports the problem, which can be fixed while it runs. */
   readonly continues?: true;
