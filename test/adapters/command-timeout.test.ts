@@ -11,7 +11,7 @@ const timeout = 2_000;
 const longestSilence = 3_000;
 const silent = `no data arrived for ${longestSilence} ms after a command`;
 
-/** A connection that has read once, and the errors of its sockets since then. */
+/** Opens a connection, and waits for a first reply. `errors` has the errors of its sockets after that reply. */
 async function open(t: Teardown, { url, cluster }: Pick<Place, 'url' | 'cluster'>) {
   const errors: string[] = [];
   const note = ({ message }: Error): number => errors.push(message);

@@ -8,7 +8,7 @@ const metaName = 'mg:meta';
 
 /**
  * Does the registry's part for one gateway, in tests without a registry: writes the meta record, and a grant for each
- * heartbeat that it observes.
+ * heartbeat that it observes. A grant permits the gateway to use cached records for a limited time.
  */
 export interface EnrollingRegistry {
   /** Writes the meta record, which names this server or the given servers. */

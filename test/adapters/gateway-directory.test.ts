@@ -87,8 +87,9 @@ t.test('notices sent before the listing end a silence, and the time of the listi
   t.same(await silence(), { a: 0 }, 'notices count until the listing began, and not later');
 });
 
-// Regression: a gateway was forgotten once its acknowledgement was gone, and then counted as silent since the
-// registry's start. The next listing removed it from the roster although its cache was still valid.
+// Regression: the directory forgot a gateway once its acknowledgement was gone, and then counted it as silent since the
+// registry's start. So the next listing removed it from the roster (the registry's own list of gateways), although its
+// cache was still valid.
 t.test('a lost acknowledgement of a gateway in the roster is a sign of life, once', async (t) => {
   const { clocks, hear, put, silence, source, stored } = start();
   put('a');

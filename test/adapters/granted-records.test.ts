@@ -43,7 +43,10 @@ function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...addre
   return { records, told, status: () => keyStatus(records, lookupId) };
 }
 
-/** A lease so long that it does not end when a busy machine renews it late. */
+/**
+ * A lease is the registry's permission to use cached records for a time. This time, in milliseconds, is so long that
+ * the lease does not end when a busy machine renews it late.
+ */
 const longLease = 6_000;
 
 /**
@@ -55,8 +58,8 @@ function isUnproved(records: RedisRecords): boolean {
 }
 
 /**
- * How often the cache stopped being fresh during more than a lease. A stall counts once: the next look-up waits until
- * the cache is fresh again.
+ * How often the cache stopped being fresh, in a period longer than a lease. A stall counts once: the next look-up waits
+ * until the cache is fresh again.
  */
 async function interruptions(status: () => Promise<string>): Promise<number> {
   let count = 0;

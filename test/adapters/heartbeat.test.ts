@@ -142,9 +142,10 @@ function stateOf(generation: string, server: string): State {
 }
 
 /**
- * An enrolled gateway whose master was replaced two seconds after the last proof. Its lease ended, because the new
- * master has another generation. So only the sentinels or replicas can show that the new server is the master. They
- * have not replied yet.
+ * A gateway that the registry has enrolled: its lease permits the use of cached records. Two seconds after the last
+ * proof that its server is the master, another server takes over. The lease ends, because the new server has records of
+ * another generation. So only its witnesses, the sentinels or replicas, can show that it is the master. They have not
+ * replied yet.
  */
 async function failOver(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
@@ -209,8 +210,8 @@ async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   return { heartbeat, store, reconnect };
 }
 
-// Regression: the proof about the new master also counted for the former master, and so did the grant that was still
-// there. The gateway accepted keys whose revocation it had acknowledged.
+// Regression: the proof about the new master also counted for the former master. So did the lease that the registry had
+// once granted there. The gateway accepted keys whose revocation it had acknowledged.
 t.test('a gateway that returns to a former master does not read it', async (t) => {
   const { heartbeat, store, reconnect } = await readNewMaster(t);
   const { standing } = heartbeat;

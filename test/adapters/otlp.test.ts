@@ -17,7 +17,7 @@ interface Received {
   };
 }
 
-/** A collector that records requests, and responds with this status, or never. */
+/** A collector that records requests, and responds with `status`; null: it does not respond. */
 async function startCollector(t: Test) {
   const received: Received[] = [];
   const collector = { received, url: '', status: 200 as number | null, open: 0 };

@@ -33,7 +33,7 @@ async function openWatched(t: Teardown, { url, cluster }: Place): Promise<Watche
   return { store, watched };
 }
 
-/** The next records changed by another writer, once no notice of an earlier change is left. */
+/** The names of records that another writer changed, once there are at least `length` and no notice is pending. */
 async function changed({ store, watched }: Watched, length: number): Promise<string[]> {
   const names = new Set<string>();
   await until(async () => {

@@ -107,7 +107,7 @@ async function isWhole(store: OpenedRecordsStore): Promise<boolean> {
   return (await store.snapshot()).isWhole;
 }
 
-/** Writes like a registry that finds the store incomplete: all records, then the mark of completeness. */
+/** Writes like a registry that finds the store incomplete: all records, then `mg:meta`, which marks it complete. */
 async function rebuild(store: OpenedRecordsStore, entries: readonly StoreEntry[], revision: number): Promise<void> {
   await store.begin();
   await store.rewrite([{ name: 'merchant:m_1', value: merchant }, ...entries], revision, 'g');
@@ -256,7 +256,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
   });
 
-  // Regression: after a plain SET, gateways assumed a loss of changes. They sent 503 until all records were rewritten.
+  // Regression: a registry that resumed after a pause set the revision back with a plain SET. Gateways then assumed
+  // that changes were lost, and sent 503 until all records were rewritten.
   await t.test('a registry that was paused does not set the revision back', async (t) => {
     const paused = await openStore(t, cluster);
     await paused.begin();

@@ -52,8 +52,8 @@ async function openReady(...args: Parameters<typeof open>) {
 }
 
 /**
- * How far a poll advances the clock within one outage. With 500 per poll, ten polls would end the outage, although
- * Redis is only 100 ms late.
+ * By how many milliseconds a poll within an outage advances the clock. An outage ends after 5,000 ms without a failure.
+ * With 500 per poll, ten polls would end it, although Redis is only 100 ms late.
  */
 const whilePolling = 5;
 

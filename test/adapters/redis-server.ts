@@ -51,7 +51,10 @@ let looked = process.pid * portsOfProcess;
 /** This folder has a file for each port that a test process uses. The file contains the id of that process. */
 const reservations = path.join(tmpdir(), `merchant-gateway-ports-${userInfo().uid}`);
 
-/** Reserves a port until this process ends: a server that a test stops must find its port free at its restart. */
+/**
+ * Reserves a port until this process ends: a server that a test stops must find its port free at its restart.
+ * @returns false if a running process has already reserved the port
+ */
 function reserve(port: number): boolean {
   mkdirSync(reservations, { recursive: true });
   const file = path.join(reservations, String(port));

@@ -73,7 +73,7 @@ async function open(
   });
   const store = new RecordKeyStore(records);
   t.teardown(() => store.close());
-  // Ready and tracking: from then on records are cached.
+  // Records are cached only after the store is ready and Redis has begun to send it notices of changes.
   if (ready) await until(async () => (await ask(store, probeId)) === 'absent (cache)', 'ready');
   return { store, malformed, problems };
 }
@@ -186,7 +186,7 @@ t.test(
   async (t) => {
     const server = await startRedis(t);
     await seed(server);
-    // Look-ups of unknown keys wait for a reconnection, and a busy machine prolongs this.
+    // Look-ups of unknown keys wait for a reconnection, and a busy machine prolongs this wait.
     const { store } = await open(t, server.url, { cache: { ...limits, maxStaleMilliseconds: 10_000 } });
     await ask(store);
     await ask(store, unknownId);
@@ -289,11 +289,11 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
   return {
     url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cut,
-    /** The number of chunks from either side. */
+    /** The number of chunks that arrived so far from either side. */
     chunks: () => chunks,
     /** From now on all bytes are dropped, and the connections stay open. */
     freeze: () => (frozen = true),
-    /** The same, only for the current connections of one kind: command or tracking connections. */
+    /** Like `freeze`, but only for the current connections of one kind: those for commands, or those for notices. */
     silence: (kind: 'asked' | 'hearing') => {
       for (const pair of pairs) if (hearing.has(pair) === (kind === 'hearing')) silenced.add(pair);
     },
@@ -360,7 +360,7 @@ t.test('a request does not wait for a connection that is known to be dead', { sk
   const [before, began] = [relay.chunks(), performance.now()];
   const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
   t.ok(asked.every((answer) => answer === 'could not ask'));
-  // On a busy machine this takes seconds, with more heartbeats and with handshakes of new connections.
+  // On a busy machine the look-ups take seconds. Then there are more heartbeats, and handshakes of new connections.
   const seconds = (performance.now() - began) / 1_000;
   const most = 2 * (1 + Math.floor(2 * seconds)) + 8 * Math.floor(seconds);
   t.ok(relay.chunks() - before <= most, 'only a heartbeat is sent on it');
@@ -503,8 +503,8 @@ t.test(
     const gets = Number(/cmdstat_get:calls=(\d+)/.exec(stats)?.[1] ?? 0);
     const beats = 2 + Math.floor((performance.now() - began) / 500);
     t.ok(gets <= 2 + 3 * beats, `a key and its merchant, and at most ${beats} heartbeats: ${gets}`);
-    // So few look-ups that no heartbeat is late. In a cache of ten entries for known and unknown keys together, they
-    // would still evict the known record.
+    // These look-ups are so few that they delay no heartbeat. If known and unknown keys shared one cache of ten
+    // entries, these look-ups would still evict the known record.
     await Promise.all(Array.from({ length: 100 }, (_, index) => ask(store, lookupIdOf(`svc_live_${index}`, null))));
     t.equal(await ask(store), 'ACTIVE (cache)');
   },

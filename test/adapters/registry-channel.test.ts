@@ -67,7 +67,7 @@ t.test('a message that the registry cannot handle yet stays, and blocks none', {
   });
   const send = () => channel.send({ kind: 'echo', body: 'first' });
   const first = send();
-  first.catch(() => undefined); // sent again below, like by a gateway
+  first.catch(() => undefined); // sent again below, as a gateway does
   t.equal(await channel.send({ kind: 'echo', body: 'second' }), 'second!');
   // The second message can get its reply before the inbox reports its failure with the first message.
   const isStuck = async () => inbox.workingSince === null && (await redis.client.xlen(stream)) === 1;
@@ -111,7 +111,7 @@ t.test('a value in Redis larger than a message is not read', { skip: withoutRedi
   const { channel, inbox, redis, refused } = await openChannel(t);
   const sent = async () => Number(/total_net_output_bytes:(\d+)/.exec(await redis.client.info('stats'))?.[1]);
   const large = 'x'.repeat(20_000_000);
-  // A slow Redis may not look at so large a value within the time for a command.
+  // On a slow Redis, the check of so large a value can take longer than the timeout of a command.
   const refusal = t.rejects(
     channel.send({ kind: 'echo', body: 'a' }),
     /the registry does not reply|cannot exchange messages/,

@@ -53,8 +53,8 @@ interface Attempt {
 }
 
 /**
- * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up fails
- * with reason. Then the attempt proves nothing and is repeated.
+ * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up
+ * rightly fails. Then the attempt proves nothing and is repeated.
  */
 async function lookWhile(
   { beat, relay, look }: Awaited<ReturnType<typeof openBehindRelay>>,
@@ -101,7 +101,7 @@ t.test('a look-up does not wait long if no connection can be opened', { skip: wi
     await t.rejects(look(), { name: 'KeyStoreUnavailable' });
     waits.push(performance.now() - begun);
   }
-  // A busy machine delays some of them.
+  // A busy machine delays some of the look-ups.
   t.ok(Math.min(...waits) < 250, `later ones do not wait at all: ${waits.join(', ')}`);
 });
 

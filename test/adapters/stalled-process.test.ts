@@ -31,7 +31,7 @@ const readsWhenConnected: Readonly<Record<string, (t: Teardown, address: RedisAd
   },
 };
 
-/** A server in this process. After each reply to ioredis's ready check or to another command, it calls a function. */
+/** A server in this process. After each reply to ioredis's ready check or to another command, it calls `onReply`. */
 async function startServer(
   t: Teardown,
   reply: string,
@@ -87,7 +87,7 @@ t.test('a stall does not end the wait for a connection, but silence does', async
   const redis = new EventEmitter() as unknown as Redis;
   const ready = untilReady(redis, 200);
   setImmediate(() => {
-    setImmediate(() => redis.emit('ready')); // after the timers that are due by then
+    setImmediate(() => redis.emit('ready')); // after the timers that become due during the stall
     stallProcess(1_000);
   });
   await t.resolves(ready);
