@@ -25,8 +25,8 @@ interface Step {
 }
 
 /**
- * Maximum number of connections. With this number, the limiter closes a connection without a key first only if there
- * are at least two. Otherwise it first closes an idle connection of a merchant that has more than half of all.
+ * Maximum number of connections. With this maximum, the limiter prefers to close a connection without a key if at least
+ * two exist. Otherwise it prefers an idle connection of a merchant that has more than half of all connections.
  */
 const most = 17;
 /** Null: a trusted proxy. */

@@ -153,7 +153,7 @@ for (const row of table) {
       const body = `{"success":false,"message":"${row.message}","data":null}`;
 
       const asks: Ask[] = [{}, { method: 'OPTIONS' }, { method: 'POST', path: '/v1/payouts', body: '{}' }];
-      // A path without a route, or with one of the gateway itself, has no resource to authorize.
+      // The gateway's own routes, and paths without a route, have no resource to authorize.
       if (row.code !== 'permission_denied')
         asks.push(
           { path: '/v1/whoami' },

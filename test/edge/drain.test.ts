@@ -206,7 +206,7 @@ t.test('a pipelined request that is slow gets its response during the drain', as
   await drained;
 });
 
-/** Resolves while a port accepts connections; rejects once it refuses them. */
+/** Connects to a port repeatedly. Rejects once a connection is refused; resolves if none is within a minute. */
 async function refusedSoon(port: number): Promise<void> {
   const end = performance.now() + 60_000;
   while (performance.now() < end) {

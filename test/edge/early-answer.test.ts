@@ -72,7 +72,8 @@ function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]
   return exchangeBytes(socket, bytes);
 }
 
-// Regression: the next write of the body failed. The gateway closed the connection with the unread response: 502.
+// Regression: the next write of the body failed. The gateway then closed the connection without reading the response,
+// and sent 502.
 t.test('the response of a service that closes without reading the body is forwarded', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket
@@ -93,7 +94,7 @@ t.test('the response of a service that closes without reading the body is forwar
   }
 });
 
-// A read after a write that failed with a reset looks like a clean end of the connection.
+// After a write has failed with a reset, the next read looks like a clean end of the connection.
 t.test('a response without a length is incomplete if its service reset the connection', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket

@@ -36,7 +36,8 @@ t.test('an alert fires on the first event: its series starts at 0, or its rule a
     const series = `${metric}{${labels}}`;
     const whole = expr.replaceAll(/\s+/g, ' ');
     const appears = `(${series} unless ${series} offset ${window})`;
-    // An alert on the count needs the whole value of a new series, before `increase` takes over.
+    // `increase` ignores the first value of a series. So while a series is younger than the window, an alert on the
+    // count needs the whole value of the series instead.
     const counts = [`> 0 or ${appears}`, `${appears} or increase(${series}[${window}])`].some((form) =>
       whole.includes(form),
     );

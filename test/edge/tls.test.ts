@@ -131,7 +131,7 @@ t.test('each client gets the certificate for its SNI host name, with a key type 
     config: { listen: { https: { ...(await files(folder, 'ecdsa', ecdsa)), certificates } } },
   });
   const rsaOnly = { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-GCM-SHA256' } as const;
-  // With two suitable certificates OpenSSL chooses; its versions differ.
+  // If two certificates are suitable, OpenSSL chooses. Different versions of OpenSSL choose differently.
   const either = /^CN=localhost (?:ec|rsa)$/;
   const rows: readonly [string, ConnectionOptions, string | RegExp][] = [
     ['no name', {}, 'CN=localhost ec'],

@@ -436,7 +436,7 @@ t.test('backpressure: a client that pauses stops a large response, then gets all
   t.equal(received, size);
 });
 
-/** A service whose TLS handshakes stall until `goOn` is set: until then, clients cannot finish connecting. */
+/** A service that leaves clients without a TLS handshake. Once `goOn` is set, it completes those of new connections. */
 async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
   const { cert, key } = await createSelfSigned(new Date());
   const server = tls.createServer({ cert, key }, answering()).on('tlsClientError', () => undefined);
@@ -566,7 +566,7 @@ t.test('bytes of an upload that arrive while the process stalls count for its ra
       resolve();
     }, 1_000);
   });
-  await new Promise((resolve) => setImmediate(resolve)); // so that the stall is followed by the timers
+  await new Promise((resolve) => setImmediate(resolve)); // so that the timers run right after the stall
   client.sockets[0]?.end(Buffer.alloc(20_000));
   stallProcess(1_500);
   t.equal(await asked, 'ok');

@@ -14,7 +14,7 @@ import {
   startUpstream,
 } from './harness.js';
 
-/** A registry that stores each batch, in the order of the sequences. */
+/** A registry that stores and acknowledges each batch, in order of arrival. */
 function storingRegistry(batches: UsageBatch[]): RegistryChannel {
   return {
     send: async ({ body }) => {

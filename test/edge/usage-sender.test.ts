@@ -17,7 +17,7 @@ interface Message {
 /** A registry that follows the rule of batches: it adds the next batch, and repeats its reply to an earlier batch. */
 class TestRegistry {
   readonly stored: UsageBatch[] = [];
-  /** The first and last number of batches that are lost. */
+  /** For each series of lost batches, the sequence numbers of the first and of the last one. */
   readonly gaps: (readonly [first: number, last: number])[] = [];
   readonly received: string[] = [];
   /** Called before each batch; throws to lose the message, or returns a reply of its own. */
@@ -194,7 +194,8 @@ t.test('a registry whose database was restored takes the next batch', async (t) 
   await sender.close(1_000);
 });
 
-// Regression: both batches were made before the first was acknowledged, and the registry waited forever for the first.
+// Regression: the sender made a second batch before the first was acknowledged. If a restore of the registry then lost
+// the first, the registry waited for it forever.
 t.test('a restored registry takes a batch that was made together with a lost one', async (t) => {
   const registry = new TestRegistry();
   registry.intervene = ({ sequence }) => {
