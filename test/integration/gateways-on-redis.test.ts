@@ -14,7 +14,7 @@ interface Gateway extends Part {
   readonly instanceId: string;
   /** Sends a request on a keep-alive connection; resolves with the status. */
   ask(): Promise<number>;
-  /** The same, repeated while a busy machine keeps the gateway from reading Redis in time. */
+  /** Like `ask`, but repeats the request while a busy machine keeps the gateway from reading Redis in time. */
   decide(): Promise<number>;
 }
 
@@ -23,7 +23,7 @@ t.test('gateway processes share records and drop cached records together', { ski
     throttles: true,
     settings: {
       keyStore: { cache: { maxStaleSeconds: 3 } },
-      // While one gateway is slow, the others reject the revoked key more often than a source may send a bad key.
+      // While one gateway is slow, the others reject the revoked key more often than the default throttle allows.
       throttle: { badKeys: 1_000_000, totalBadKeys: 10_000_000 },
     },
   });
@@ -142,7 +142,7 @@ t.test('gateway processes share records and drop cached records together', { ski
     const endOutage = async (): Promise<void> => {
       await redis.restart();
       for (const gateway of gateways) t.equal(await gateway.ask(), 503, 'an empty store causes 503');
-      // Within a generation no record may go back to an earlier revision.
+      // While `mg:meta` names the same generation, no record may go back to an earlier revision.
       await write({ ...records, [keyName]: { ...keyRecord, revision }, 'mg:revision': revision });
       for (const gateway of gateways) t.equal(await gateway.decide(), 200);
     };

@@ -89,8 +89,9 @@ interface Order {
   readonly headers: Record<string, string>;
   readonly body: object;
   /**
-   * Whether the client waits for each response. It must do so for a withdrawal, because a rejection is not stored: a
-   * first request that still runs after its client disconnected could withdraw after the repeated one was rejected.
+   * Whether the client waits for each response. It must do so for a withdrawal, because the services do not store a
+   * rejection. Suppose that the client disconnects and repeats the request. Even if the services reject the repeated
+   * request, the first one may still run, and withdraw later.
    */
   readonly isPatient?: boolean;
 }
@@ -288,7 +289,7 @@ function atOperators(path: string): (one: ServicesProcess) => string | null {
   return ({ operatorsUrl }) => operatorsUrl && `${operatorsUrl}${path}`;
 }
 
-/** Runs a command line as a process, and kills it after a random time; returns the status if it ended before. */
+/** Runs a command line as a process, and kills it after a random time. Resolves with the status; null if killed. */
 async function killed(line: readonly string[]): Promise<number | null> {
   const child = spawn(...productCommand(line), { stdio: 'ignore' });
   const killer = setTimeout(() => child.kill('SIGKILL'), 200 + below(1000));

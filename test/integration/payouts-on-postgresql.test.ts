@@ -59,7 +59,8 @@ t.test(
     t.teardown(() => database.destroy());
     const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-    // On a busy machine so many simultaneous TLS handshakes may take longer than the ten seconds of gateway and undici.
+    // On a busy machine so many simultaneous TLS handshakes can take longer than ten seconds. This is the default
+    // timeout of the gateway and of undici.
     const limits = { headersTimeoutSeconds: 600, requestTimeoutSeconds: 600 };
     const gateway = await startTestGateway(t, { config: { upstreams, limits } });
     const connect = { ca: gateway.ca, timeout: 0 };

@@ -112,8 +112,8 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
       t.comment(`round ${round}: a master paused for up to ${first} ms, two sentinels for up to ${second} ms`);
       return { watches, isUndisturbed: Math.max(ofMaster, ofTwoSentinels) <= longestPauseMilliseconds };
     };
-    // While the former or new master, or two sentinels, are paused, 503 is correct. So a failed round in which they
-    // were paused is repeated.
+    // 503 is correct while the former or the new master is paused, and while two sentinels are paused. So a failed
+    // round with such a pause is repeated.
     let { watches, isUndisturbed } = await failOverOnce(1);
     const isFailed = (): boolean => watches.some((watch) => statusesOf(watch).join() !== '200');
     for (let round = 2; round <= mostRounds && !isUndisturbed && isFailed(); round += 1) {

@@ -46,7 +46,8 @@ onEachDatabase(
     }
 
     // Each reference is also sent twice concurrently: one request creates the payout, the other gets its id. Not all
-    // are sent at once, so that even after a pause of this process some are left for when the services are killed.
+    // references are sent at once. So even after a pause of this process, some are left to send when the services are
+    // killed.
     const references = Array.from({ length: count }, (_, index) => `invoice-${index}`);
     const told: (readonly [Told, Told])[] = [];
     const left = [...references.entries()];

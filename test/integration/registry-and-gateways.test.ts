@@ -18,7 +18,7 @@ interface Data {
 
 const gatewayCount = 3;
 const revocations = 25;
-/** The fewest revocations that their first response must confirm. A stall of the machine leaves a few unconfirmed. */
+/** At least so many first responses must confirm their revocation. A stall of the machine leaves a few unconfirmed. */
 const fewestAtOnce = 18;
 const mostChanges = 10;
 const mostRefused = 20;
@@ -46,7 +46,8 @@ t.test(
       if ((data as unknown as unknown[]).length === gatewayCount) break;
       await wait(20);
     }
-    // The registry waits two seconds for a gateway. A busy machine can stop one for longer: then a change is repeated.
+    // The registry waits two seconds for a gateway. A busy machine can stop a gateway for longer. Then the test repeats
+    // the change.
     const isConfirmed = ({ propagation }: Data): boolean =>
       propagation?.gateways === gatewayCount &&
       propagation.confirmed === gatewayCount &&

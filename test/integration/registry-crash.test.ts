@@ -5,7 +5,8 @@ import { startDeployment } from '../deployment/deployment.js';
 
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
-// Regression: the next process waited ten seconds for the lease to expire, and revocations returned 202.
+// Regression: after a crash, the next registry process waited ten seconds until the lease of the former one expired.
+// Meanwhile revocations returned 202.
 onEachDatabase('the first revocation after a crash of the registry reaches Redis at once', async (t, url) => {
   const deployment = await startDeployment(t, { databaseUrl: url, pepper: true });
   const { id } = (await deployment.admin('POST', '/merchants', { name: 'x' })).data;
@@ -16,7 +17,7 @@ onEachDatabase('the first revocation after a crash of the registry reaches Redis
     const revoke = () => deployment.registry.call('POST', `/keys/${String(data.keyId)}/revoke`, {});
     const begun = performance.now();
     let revoked = await revoke();
-    // On a busy machine this can take longer than the two seconds for which a response waits.
+    // On a busy machine a revocation can take longer than the two seconds for which its response waits.
     while (revoked.status === 202 && performance.now() - begun < 60_000) revoked = await revoke();
     times.push(performance.now() - begun);
     t.match(revoked, { status: 200, data: { status: 'REVOKED' } });

@@ -34,7 +34,10 @@ t.test('registry and gateways as processes on a Redis Cluster', { skip: withoutR
       await until(async () => (await ask(data.key)) === 200, 'the key is accepted everywhere');
     return data;
   };
-  /** Revokes the key and sends requests as soon as the call returns; null if the change was not confirmed. */
+  /**
+   * Revokes the key, and sends requests with it as soon as the call returns.
+   * @returns the statuses; null if the registry did not confirm the revocation
+   */
   const revoke = async ({ key, keyId }: { key: string; keyId: string }): Promise<number[] | null> => {
     const { status, data } = await admin('POST', `/keys/${keyId}/revoke`);
     const { gateways: live, confirmed, pending, projected } = data.propagation;

@@ -107,7 +107,10 @@ async function emptyMachine(t: Test) {
 type Machine = Awaited<ReturnType<typeof emptyMachine>>;
 type Urls = Readonly<Record<'registry' | 'services', string>>;
 
-/** Writes an operator's files to `var`, each with the mode to be preserved. */
+/**
+ * Writes an operator's files to `var`, with various file modes. The backup and restore must preserve the mode of each
+ * file.
+ */
 async function install({ file, ports, redis, shell }: Machine, urls: Urls): Promise<void> {
   await mkdir(file('var'), { mode: 0o700 });
   const { cert, key } = await createSelfSigned(new Date());
@@ -298,7 +301,7 @@ for (const { kind, title, skip } of drilled) {
   });
 }
 
-/** If files cannot be read, the step that archives the secrets fails. */
+/** Checks that the step that archives the secrets fails if the archive is incomplete. */
 async function incompleteArchive(t: Test, { cwd, file, shell }: Machine): Promise<void> {
   await mkdir(file('bin'));
   await writeFile(file('bin/tar'), '#!/bin/sh\necho incomplete\nexit 2\n', { mode: 0o755 });
@@ -306,7 +309,7 @@ async function incompleteArchive(t: Test, { cwd, file, shell }: Machine): Promis
   await t.rejects(shell(`PATH="${cwd}/bin:$PATH"\n${block}`), 'an incomplete archive is an error');
 }
 
-/** A modified archive is not unpacked. */
+/** Checks that a modified archive is not unpacked. */
 async function changedArchive(t: Test, { file, shell }: Machine): Promise<void> {
   const sealed = readFileSync(file('backup-of-secrets/secrets.cms'));
   const place = sealed.length - 100;

@@ -11,7 +11,7 @@ const notCounting = 'the shared rate limit in Redis is unavailable; each gateway
 interface GatewayProcess {
   /** Resolves with the status. */
   ask(): Promise<number>;
-  /** Number of requests counted in this way. */
+  /** Number of requests that this process counted in Redis (`together`), or only for itself (`alone`). */
   counted(how: 'together' | 'alone'): Promise<number>;
   log(): string;
 }

@@ -21,7 +21,7 @@ const gateways = Number(process.env.USAGE_GATEWAYS ?? 2);
 const workers = 2;
 /** How often each gateway is restarted. */
 const restarts = Number(process.env.USAGE_RESTARTS ?? 1);
-/** Requests of each round, sent to all gateways by turns. USAGE_REQUESTS sets their number in all rounds. */
+/** Requests of each round, sent to all gateways by turns. USAGE_REQUESTS sets the total of all rounds. */
 const requestsOfRound = Math.ceil(Number(process.env.USAGE_REQUESTS ?? 3_000) / (4 + restarts));
 const atOnce = 16;
 /** The secret of the access logs. With it, each line has the fingerprint of its key, known or not. */

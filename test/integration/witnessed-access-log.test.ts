@@ -61,7 +61,7 @@ async function openDeployment(t: Test) {
     const { out } = await command('checkpoints', 'findings', '--json');
     return (JSON.parse(out) as { kind: string }[]).map(({ kind }) => kind).toSorted();
   };
-  /** Waits until the kinds of the findings are as expected. */
+  /** Waits until `isSo` accepts the kinds of the findings. */
   const found = (what: string, isSo: (kinds: readonly string[]) => boolean): Promise<void> =>
     until(what, async () => isSo(await kinds()), mostSeconds, pauseMilliseconds);
   const verify = (...more: string[]) => command('audit', 'verify', '--checkpoints', 'registry', ...more, log);
@@ -138,7 +138,7 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
     status: 0,
     out: / gw\.example\/a signed the first \d+ lines of the run at \S+Z, and the registry received the checkpoint at \S+Z\.\n$/,
   });
-  // The file has smaller checkpoints, but without receipts.
+  // The gateway's own file has checkpoints of fewer lines, but without receipts of the registry.
   const sources = ['--checkpoints', 'registry', '--checkpoints', checkpoints.file];
   writeFileSync(files.proof, (await command('audit', 'prove', '--id', id, ...sources, log)).out);
   t.match(await check(files.proof), { status: 0, out: /, and the registry received the checkpoint at \S+Z\.\n$/ });

@@ -14,7 +14,7 @@ const secondRenewalMilliseconds = 100;
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
 /**
- * Waits until an idle holder has just renewed its lease and all earlier changes are written.
+ * Waits until the idle lease holder has just renewed its lease, and all earlier changes are written.
  * @returns a time before the renewal, because on a busy machine this function may notice the renewal late
  */
 async function untilProlonged(commits: () => Promise<number>): Promise<number> {
@@ -25,7 +25,7 @@ async function untilProlonged(commits: () => Promise<number>): Promise<number> {
     const now = await commits();
     if (now !== count) {
       if (performance.now() - quietSince > quietMilliseconds) {
-        // The roster and the projection may both have found the old lease. Then both renew it.
+        // The roster of gateways and the projection share the lease. If both read it before the renewal, both renew it.
         await wait(secondRenewalMilliseconds);
         return looked;
       }
