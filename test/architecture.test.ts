@@ -204,8 +204,8 @@ t.test('to change a step of a request, one has to know at most 35 files with 2,2
 });
 
 /**
- * Too heavy for the start: SQL, certificate and signature libraries, node:http with all exports, and typebox as
- * published. Its many modules take 20 MB; the build bundles them into one.
+ * What a gateway must not load at its start: SQL, certificate and signature libraries, node:http with all exports, and
+ * typebox as published. The many modules of typebox take 20 MB; the build bundles them into one.
  */
 const heavy: readonly string[] = [
   'jose',
@@ -325,7 +325,7 @@ t.test('the pages of the console use nothing of the server, so that none of its 
   t.end();
 });
 
-/** Names that wait, or that access the clock, random numbers or the outside. */
+/** Names of functions and objects that wait, or that access the clock, random numbers or the outside. */
 const impureNames: ReadonlySet<string> = new Set([
   ...['Promise', 'Date', 'random', 'process', 'performance', 'crypto', 'fetch', 'console', 'globalThis', 'require'],
   ...[
@@ -435,7 +435,7 @@ t.test('every imported package is a dependency, and every dependency is imported
   t.end();
 });
 
-/** Only for the compiler: the types of Node and pg, and types that tap's own types use. */
+/** Packages only for the compiler, with the types of Node and of other packages. No file imports them. */
 const typesOnly = ['@types/node', '@types/pg', '@types/react', '@types/react-dom', '@types/ws'];
 
 /** Imported by a program that a test generates and compiles. */

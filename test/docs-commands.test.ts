@@ -32,8 +32,8 @@ function commandsIn(text: string): string[] {
 }
 
 /**
- * Some code blocks define a shell function that calls the executable. Returns the document with each call of the
- * function as a call of the executable.
+ * Some code blocks define a shell function that calls the executable. Returns the document, in which each call of such
+ * a function is replaced by a call of the executable.
  */
 function withoutFunctions(text: string): string {
   const definition = /\b(\w+)\(\) \{ [^}]*main\.js "\$@"[^}]*\}/g;

@@ -263,8 +263,8 @@ t.test('the failure modes name existing codes, responses, metrics and log lines'
 });
 
 /**
- * The texts of a file with four words or more, except those of a plain Error. A variable part is replaced with an
- * ellipsis.
+ * The strings of four words or more in a source file, except the message of a plain Error. A variable part is replaced
+ * with an ellipsis.
  */
 function textsIn(file: string): string[] {
   const found: string[] = [];
@@ -279,7 +279,7 @@ function textsIn(file: string): string[] {
   return found.filter((text) => text.split(' ').length > 3);
 }
 
-// The remedy of this code sends operators to this page, with the reason that the access log shows.
+// The remedy of key_store_unavailable sends operators to this page, with the reason that the access log shows.
 t.test('the failure modes have each reason of key_store_unavailable', (t) => {
   const page = readFileSync('docs/failure-modes.md', 'utf8');
   const files = ['src/gateway', 'src/adapters/redis'].flatMap((folder) =>

@@ -6,7 +6,7 @@ export interface Sentence {
   readonly kind: 'heading' | 'prose' | 'cell';
 }
 
-/** A sentence ends at `.`, `!` or `?` before a blank and a capital, digit, quote or code, but not after these. */
+/** A sentence ends at `.`, `!` or `?` before a blank and a capital, digit, quote or code, except after these words. */
 const abbreviation = /(?:\be\.g|\bi\.e|\bvs|\bcf|\bapprox|\bresp)\.$/;
 
 /**

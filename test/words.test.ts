@@ -26,7 +26,7 @@ const identifierWords = new Map([
 
 const [configuration, message] = ['an option of the configuration', 'a message between processes of two releases'];
 
-/** Names that may keep a word of this list, each with its reason: most are read by users or by other programs. */
+/** Names that may keep a word of `identifierWords`, each with its reason: users or other programs read most of them. */
 const keptNames = new Map([
   ['src/adapters/redis/server/sentinel-majority.ts: none', 'a vote that names no server'],
   ['src/adapters/tor/fetch-list.ts: if-none-match', 'a header of RFC 9110'],

@@ -14,9 +14,9 @@ import {
 
 /*
  * The previous release and this one, as processes on one Redis and one database, under steady requests. Whichever
- * release runs the registry, no request fails or gets a wrong response. No key is accepted in a request that starts
- * after its registry reported the revocation as in force. Whether a registry confirms at once or lists pending gateways
- * depends on the release.
+ * release runs the registry, no request fails or gets a wrong response. Once a registry has reported the revocation of
+ * a key as in force, no later request with this key is accepted. Whether a registry confirms at once or lists pending
+ * gateways depends on the release.
  */
 
 const accepted = '200 OK';

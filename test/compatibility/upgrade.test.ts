@@ -107,7 +107,7 @@ for (const version of versions) {
   t.test(`the configuration of ${version} keeps its meaning`, (t) => {
     const config = loadConfig({ text: read('gateway.yaml'), env: {} });
     const { upstreams, ...said } = parse(read('gateway.yaml')) as Record<string, unknown>;
-    // Later releases make paths absolute when they load a configuration. This one has a relative path.
+    // This configuration has a relative path. Later releases make paths absolute when they load a configuration.
     const services = said.services as { database: { url: string } };
     services.database.url = services.database.url.replace(/^sqlite:/, (scheme) => `${scheme}${process.cwd()}/`);
     t.match(config, said, 'each option has its configured value');

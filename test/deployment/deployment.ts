@@ -282,7 +282,7 @@ async function untilReady(ask: (key: string) => Promise<number>): Promise<void> 
   const readyBy = performance.now() + readySeconds * 1000;
   while ((await ask('svc_live_nobody')) !== 401) {
     if (performance.now() > readyBy) throw new Error('the gateway did not become ready');
-    await wait(20); // each request would take CPU time from its start
+    await wait(20); // each request takes CPU time that the gateway needs for its start
   }
 }
 

@@ -9,8 +9,8 @@ interface Stored extends Manifest {
 }
 
 /**
- * The part of the Kubernetes API that helm needs to install and upgrade a release, with the ConfigMap that each
- * namespace has. Objects are stored; a patch changes nothing.
+ * Starts a server with the part of the Kubernetes API that helm needs to install and upgrade a release. It has the
+ * ConfigMap that exists in each namespace. It stores new objects; a patch changes nothing.
  * @param kinds the known kinds, each as `apiVersion kind`
  */
 export async function startKubernetes(t: Teardown, kinds: readonly string[]) {

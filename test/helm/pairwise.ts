@@ -4,7 +4,7 @@ export type Dimensions = Readonly<Record<string, Readonly<Record<string, object>
 /** One alternative for each dimension, by name. */
 export type Combination = Readonly<Record<string, string>>;
 
-/** Every pair of alternatives of two dimensions, as text. */
+/** Every pair of alternatives in a combination, as text. */
 export function pairsOf(combination: Combination): string[] {
   const chosen = Object.entries(combination);
   return chosen.flatMap((one, index) => chosen.slice(index + 1).map((other) => `${one.join('=')}|${other.join('=')}`));

@@ -44,7 +44,7 @@ const mistakes: readonly Mistake[] = [
     'secrets.keyPepper: Additional property value is not allowed',
     { secrets: { keyPepper: { value: 'x' } } },
   ],
-  // A null removes a default before helm validates the schema.
+  // A null removes a default before helm compares the values with the schema.
   ['environments.live removed', 'environments: live is required', { environments: { live: null } }],
   ['config removed', '(root): config is required', { config: null }],
   ['gateway removed', '(root): gateway is required', { gateway: null }],

@@ -15,7 +15,7 @@ function registryWith(values: object) {
 }
 
 t.test('a registry that does not accept the shared token neither needs nor mounts it', (t) => {
-  // Helm reads off without quotes as false.
+  // Helm reads `off` without quotes as false.
   for (const bootstrap of ['off', false]) {
     for (const secrets of [{ adminToken: { existingSecret: '' } }, {}]) {
       const { text, config } = registryWith({ config: { registry: { bootstrap } }, secrets });

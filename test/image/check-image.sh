@@ -27,7 +27,7 @@ expect() { if grep -qE -- "$2" <<<"$3"; then ok "$1"; else not_ok "$1: $3"; fi; 
 echo "== stand-in base: Node $(node --version) of this machine"
 base=$(build from scratch)
 root=$(build mount "$base")
-put() { # copies a file into the base image, to the same path; of a symbolic link, the file that it points to
+put() { # copies a file into the base image, to the same path; copies the target in place of a symbolic link
   mkdir -p "$root$(dirname "$1")"
   cp -L "$1" "$root$1"
 }
@@ -126,7 +126,7 @@ refuses() { # checks that a part does not start; arguments: what is missing, exi
   expect "$1 ($(grep -E "$3" <<<"$said" | head -n 1 | cut -c1-150))" "$3" "$said"
 }
 
-start_gateway() { # and waits until it is ready, which it is not while it warms up; `ready` has its last reply
+start_gateway() { # starts a gateway, and waits until it has warmed up; `ready` has the last response of /readyz
   inside "${entry[@]}" gateway --config "$file" >"$work/log" 2>&1 &
   runner=$!
   for _ in $(seq 300); do
@@ -141,7 +141,7 @@ start_gateway
 expect 'it is ready' '"ready"' "$ready"
 expect 'it answers over TLS' '502' "$(curl -sk -o /dev/null -w '%{http_code}' -H "x-api-key: $key" "https://127.0.0.1:$https/v1/payouts")"
 expect 'and without a key as it must' 'API Key is required' "$(curl -sk "https://127.0.0.1:$https/v1/payouts")"
-status=$(cat "/proc/$runner/status") # each program in `inside` has replaced itself with the next, the last one with Node
+status=$(cat "/proc/$runner/status") # in `inside`, each program replaces itself with the next, and the last one with Node
 expect 'the process is Node' 'Name:.(node|MainThread)' "$status"
 expect 'its user is 1000' 'Uid:.1000.1000.1000.1000' "$status"
 expect 'it has no capability, and can get none' 'CapBnd:.0000000000000000' "$status"

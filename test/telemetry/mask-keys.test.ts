@@ -89,9 +89,9 @@ const charactersOf = (item: string): string[] =>
     new RegExp(`^${item}$`, 's').test(one),
   );
 
-// A search backtracks in a repetition only if what follows the repetition matches one of its characters. If that never
-// happens, there is at most one way to match each gap. Then the number of steps from each beginning is limited by the
-// gaps between a few letters and digits.
+// A search backtracks in a repetition only if the next item of the expression matches a character that the repetition
+// also matches. If no next item does, each gap between the letters and digits of a key matches in at most one way. Then
+// the number of steps from each beginning is limited by these few gaps.
 t.test('a search takes linear time: nothing that follows a repetition is part of it', (t) => {
   const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
   const flat = anyForm.source.replaceAll(byteGap, '[^1-9A-WYZa-wyz]*').replaceAll(/\(\?=.*?\*(.*?)\)/g, '');

@@ -88,7 +88,7 @@ function open(
   return { checkpoints, log, problems };
 }
 
-/** Enough to sync and sign the last lines on a busy machine. */
+/** Long enough to sync and sign the last lines on a busy machine. */
 const drainMilliseconds = 3_000;
 
 /** Registers, and waits until a problem is reported. On a busy machine, that can be after `register` has returned. */
@@ -180,7 +180,7 @@ t.test('a submission without a reply is sent by the next process', async (t) => 
   await second.log.close(5_000);
 });
 
-/** The files of unanswered submissions. */
+/** The names of the files with submissions that the witness has not confirmed. */
 function filesIn(directory: string): string[] {
   return readdirSync(directory).filter((name) => /\.unanswered(?:\.live)?$/.test(name));
 }
