@@ -6,7 +6,10 @@ import type { RegistryTables } from '../tables.js';
 /** How far two clocks may differ without a finding (a reported problem). */
 export const clockToleranceMilliseconds = 60_000;
 
-/** Maximum number of runs in `#ahead`. An evicted run can be reported again. */
+/**
+ * Maximum number of runs in `#ahead`. An evicted run can be reported again. A run is the part of an access log that one
+ * process writes to one file. A checkpoint is a signed state of a run.
+ */
 const mostRuns = 10_000;
 /**
  * A run leaves `#ahead` after this time without a checkpoint that is dated in the future. Another registry process may

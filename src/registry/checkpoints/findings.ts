@@ -107,7 +107,7 @@ interface Sighting {
 /**
  * Reports silent runs. A run is silent if none of its checkpoints arrived for three checkpoint intervals (at least 15
  * seconds), and no other run continues the log. A run with an end checkpoint is silent only if that checkpoint
- * announces a next run, which is then missing. Without an announcement, the run has simply ended.
+ * announces a next run that never began. Without an announcement, the run has simply ended.
  *
  * Measures the time on the monotonic clock of this process, from the first scan that found the newest checkpoint. The
  * time of receipt is not reliable: a clock can be set, and another registry with another clock can have written it.

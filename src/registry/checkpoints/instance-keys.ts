@@ -26,7 +26,7 @@ type Context = Pick<RegistryContext, 'database' | 'clock'>;
  */
 export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
 
-/** Compares a key with the pinned keys of its instance name. */
+/** Compares a key with the pinned keys of its instance name, and returns the state of the key. */
 export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
   const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
   const own = pinned.find(({ public_key }) => public_key === keyText(key));
@@ -98,8 +98,8 @@ export function pinKey(
 }
 
 /**
- * Stores that an administrator has confirmed a key: the key belongs to the gateway of its instance name. The registry
- * pins the first key of a name unconfirmed.
+ * Stores that an administrator has confirmed that a key belongs to the gateway of its instance name. If the registry
+ * itself pinned the key as the first one of a name, the key is unconfirmed until this call.
  */
 export function confirmKey(context: Context, author: Author, text: string): Promise<InstanceKey> {
   const key = readKey(text);

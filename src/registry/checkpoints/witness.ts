@@ -89,7 +89,7 @@ export class Witness {
     this.#options = options;
   }
 
-  /** Handles a submitted checkpoint. The promise rejects if the database is unavailable; nothing is stored then. */
+  /** Handles a submitted checkpoint. Returns the reply; rejects and stores nothing if the database is unavailable. */
   async take(body: string): Promise<WitnessVerdict> {
     let origin = '';
     try {
@@ -242,7 +242,7 @@ export class Witness {
     const others = transaction.selectFrom('runs').select(['origin', 'began_at']).where('previous_run', '=', former);
     for (const other of await others.execute()) {
       const start = await listedStart(transaction, other);
-      // No fork: two processes wrote to one file, and the previous run signed further lines after `other` had started.
+      // If the previous run signed lines after `other` had started, this is no fork: two processes wrote to one file.
       if (start !== null && known.size > start.previousSize && known.signed_at > start.at) continue;
       const fork = `the log run and another run, ${other.origin}, both continue the run ${previous.run}`;
       await this.#find(transaction, 'fork', origin, fork);

@@ -118,9 +118,9 @@ function isLimited({ action, before, after }: NewEvent, actions: readonly Action
 }
 
 /**
- * Whether an event is about a reset that ended an older key at once. The limit does not refuse it: the key could be
- * stolen, and other members could have used up the limit on purpose. The new key is younger than the time window, so a
- * key cannot be replaced again and again: the number of valid keys limits these resets.
+ * Whether an event is about a reset that at once ended a key older than the time window. The limit does not refuse such
+ * a reset: the key could be stolen, and other members could have used up the limit on purpose. The new key is younger
+ * than the time window, so a key cannot be replaced again and again: the number of valid keys limits these resets.
  */
 function isEmergencyReset({ action, before, after }: NewEvent, now: number): boolean {
   if (action !== 'key.reset' || fieldOf(after, 'status') !== 'REVOKED') return false;

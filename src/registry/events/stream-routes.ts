@@ -177,7 +177,7 @@ class Streams {
     if (isDue) this.#checkedAt = now;
     for (const stream of this.#open) {
       const text = changes.filter((change) => isFor(stream, change)).map(asText);
-      // A write to a stream that has just ended would destroy it before its client has read the last event.
+      // A write would destroy a stream that has just ended, before the client has read the last event.
       if (isDue && stream.out.writable) text.push(': still here\n\n');
       if (text.length > 0) stream.out.write(text.join(''));
       if (stream.out.writableLength > mostBufferedBytes) stream.out.destroy();

@@ -15,7 +15,7 @@ const gatewaySchema = Type.Object({
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
   /**
    * Revision (number) of the newest change that the gateway has acknowledged since the last complete rewrite of the
-   * store. Null if the gateway has acknowledged no change since then.
+   * store. Null if the gateway has acknowledged no change since that rewrite.
    */
   revision: Type.Union([Type.Integer(), Type.Null()]),
   /** Whether the gateway is in the roster, the registry's list of gateways that are allowed to use cached records. */

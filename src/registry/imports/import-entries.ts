@@ -85,7 +85,7 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 }
 
 /**
- * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
+ * Inserts keys. Returns one event per merchant with all key ids, because one event per key would fill the audit trail.
  * The event does not contain the states of the keys. The imported state of a key is `before` in the next event about
  * the key. If no further event exists, the key still has the imported state.
  */

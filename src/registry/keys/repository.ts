@@ -43,7 +43,7 @@ export async function listKeys(
   return { items: await toListedKeys(database, rows), totalRecords: total };
 }
 
-/** Adds the creator and the last use to keys of one merchant. */
+/** Returns keys of one merchant as lists show them: with their creators and last uses. */
 export async function toListedKeys(database: RegistryDatabase, rows: readonly StoredKey[]): Promise<ListedKey[]> {
   const lastUses = await lastUsesOf(
     database,

@@ -156,7 +156,8 @@ export function changeMerchant(
       .returningAll()
       .executeTakeFirstOrThrow();
     const merchant = toMerchant(row);
-    // A request that only confirms the state of a held-back merchant changes no setting, but is an event too.
+    // After a restore of the database, the registry can hold back (restrict) a merchant. A request that only confirms
+    // this state changes no setting, but gets an event too.
     const noted = names.length > 0 ? names : settingNames.filter((name) => changes[name] !== undefined);
     const [was, is] = [only(before, noted), only(merchant, noted)];
     const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;

@@ -100,8 +100,8 @@ export class Lease {
   /** Takes or renews the lease if possible. @returns false if another process holds it */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Takes the lock before reading the row. Only one session can have the lock. If the row then names another holder
-    // with the lock, although this process has the lock, that holder has ended.
+    // Takes the lock before reading the row. Only one session can have the lock. So if this process gets the lock, and
+    // the row says that another holder has it, that holder has ended.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();

@@ -132,8 +132,8 @@ export class RecordsWriter {
       const { generation, revision } = await readHistory(database);
       if (highest > revision) {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
-        // One transaction: `beginGeneration` raises the revision, so after a crash between the two calls, `highest`
-        // would no longer show the restore.
+        // Makes both calls in one transaction. `beginGeneration` raises the revision, so `highest` would not show the
+        // restore if a crash prevented the second call.
         await lease.finish(noRecords, async (transaction) => {
           await beginGeneration(transaction, begun);
           await noteRestore({ database: transaction, clock }, true);

@@ -68,8 +68,8 @@ export class Rebuild {
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
-    // Uses one transaction: `beginGeneration` raises the database's revision to `loss.known`. After that, a comparison
-    // of the revisions no longer shows that the database was restored.
+    // Makes both calls in one transaction. `beginGeneration` raises the database's revision to `loss.known`, so a
+    // comparison of the revisions would not show the restore if a crash prevented the second call.
     const isKept = await lease.finish(noRecords, async (transaction) => {
       await beginGeneration(transaction, begun);
       if (loss.isUnverified) await noteRestore({ ...this.#options, database: transaction }, loss.isBehind);

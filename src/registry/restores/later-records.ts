@@ -10,7 +10,8 @@ import { neverLifted, type RestrictedField, type RestrictedRecord, type Restrict
 
 /**
  * A key whose record in the store, or in a gateway's report, has fewer rights than its row in the database because of a
- * change that the database lacks. `record` omits the restrictions that the database has lifted since then.
+ * change that the database lacks. `record` omits the restrictions that a later change in the database has lifted
+ * (removed).
  */
 export interface LaterKey {
   readonly row: StoredKey;
@@ -19,7 +20,8 @@ export interface LaterKey {
 
 /**
  * A merchant whose record in the store, or in a gateway's report, has fewer rights than its row in the database because
- * of a change that the database lacks. `record` omits the restrictions that the database has lifted since then.
+ * of a change that the database lacks. `record` omits the restrictions that a later change in the database has lifted
+ * (removed).
  */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
@@ -33,8 +35,8 @@ export interface LaterMerchant {
  * 1. The entry has a higher revision than its row.
  * 2. The row has an unpublished change with a revision up to `uncompared`. After a restore, the database might have
  *    reused revisions, and a reused revision does not show which change is later.
- * 3. The database has no change after the entry's revision that gave the row these rights (see `neverLifted`). If later
- *    changes gave the row some of these rights, only the other rights are restricted.
+ * 3. The row did not get these rights from a change after the entry's revision (see `neverLifted`). If the row got some
+ *    of these rights from such a change, only the other rights are restricted.
  * @param uncompared the highest revision that could stand for different changes in an entry and in the database; 0 if
  *   no revision was reused
  */

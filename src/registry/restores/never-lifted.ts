@@ -68,9 +68,9 @@ export async function neverLifted<Found extends RestrictedRecord>(
 const unlocked = ['attempt.refused', 'instance-key.pinned', 'merchant.read', 'record.forged', 'sign-in.failed'];
 
 /**
- * Returns a revision: the database has the events of all changes with this revision or a higher one. Retention deletes
- * the oldest events, but keeps some of them, such as resets and events with a time in the future. So this is the
- * revision of the first event after the last deleted one. Infinity if there are no events.
+ * Returns the lowest revision from which on the database has the events of all changes. Retention deletes the oldest
+ * events, but keeps some of them, such as resets and events with a time in the future. So this is the revision of the
+ * first event after the last deleted one. Infinity if there are no events.
  */
 async function oldestRevision(database: RegistryDatabase): Promise<number> {
   const { pruned_position } = await database

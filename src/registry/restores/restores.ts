@@ -105,8 +105,7 @@ export async function holdBackFromReports(
 /**
  * Handles late reports of inactive records (whose status denies requests). A report is late if its gateway could not
  * reach the store before the rebuild of the store. If a restore of the database was found in the last 24 hours, passes
- * the reports to `holdBackFromReports`. Otherwise the database lacks no changes, so this function only deletes the
- * reports.
+ * the reports to `holdBackFromReports`. Without such a restore, this function only deletes the reports.
  * @returns the number of restricted records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {

@@ -114,7 +114,8 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
       async (request, reply) => {
         const id = idIn(request.params, 'Finding');
         const { answer: decision } = request.body;
-        // Before `authorOf`, which rejects an invalid `x-reason`: the lack of the permission must be recorded first.
+        // Checks the permission before `authorOf`, which rejects an invalid `x-reason`. Otherwise a caller without the
+        // permission could avoid the event about the refusal by sending an invalid reason.
         if (decision === 'revoked') await requirePermission(request, revoking, { attempts, reasonFor });
         const author = authorOf(request);
         const { keyId } = await findUnusual(database, id, null);

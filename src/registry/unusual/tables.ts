@@ -33,7 +33,7 @@ interface UnusualFindingRow {
   address: string | null;
   country: string | null;
   as_number: number | null;
-  /** Null until an administrator decides. */
+  /** The decision of an administrator about the finding (one of `findingDecisions`); null before the decision. */
   decision: string | null;
   decided_at: number | null;
   decided_by: string | null;

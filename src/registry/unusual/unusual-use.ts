@@ -206,7 +206,7 @@ function stateIn(text: string): KeyState | null {
   return state?.version === 1 ? (state as KeyState) : null;
 }
 
-/** Omits the findings with a pattern that an administrator accepted for the key. */
+/** Returns the findings without those whose pattern an administrator accepted for the key. */
 async function withoutUsual(transaction: RegistryDatabase, found: readonly Found[]): Promise<Found[]> {
   if (found.length === 0) return [];
   const ids = [...new Set(found.map(({ key }) => key.keyId))];

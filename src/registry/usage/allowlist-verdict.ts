@@ -93,8 +93,8 @@ function sizeOf(entry: string): bigint {
 }
 
 /**
- * Whether the list admits a stored address or network. True if the list admits all of it, false if no part of it. Null
- * if the list possibly admits only a part of the network, or if the text is neither an address nor a network.
+ * Whether the list admits a stored address or network. True if the list admits the whole, false if it admits no part.
+ * Null if the list possibly admits only a part of the network, or if the text is neither an address nor a network.
  */
 function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
   const address = parseIpAddress(stored);

@@ -102,7 +102,7 @@ async function newestBatch(database: RegistryDatabase): Promise<number | null> {
   return (await newest.executeTakeFirst())?.received_at ?? null;
 }
 
-/** Deletes at most `rowsAtOnce` rows of a table, in a transaction of its own. */
+/** Deletes at most `rowsAtOnce` rows of a table, in a transaction of its own. Returns the number of deleted rows. */
 function deleteSome(database: RegistryDatabase, table: Table, found: ReturnType<typeof sql>): Promise<number> {
   return database.transaction().execute(async (transaction) => {
     await lockUsage(transaction);
