@@ -97,7 +97,7 @@ export class Attempts {
    */
   async refusedRequest(after: { readonly needs: string }, code: string, author: Author): Promise<void> {
     const event = { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after } as const;
-    // A limit per token or per member is useless: an administrator can create tokens, and a member can create members.
+    // A limit per token or member would not help: an administrator can create tokens, and a member can create members.
     const who = author.memberOf ?? author.administratorId ?? author.proof;
     const { count } = countedIn(this.#refusedRequests, who, this.#clock.now());
     if (count <= mostRefusals) {

@@ -104,7 +104,7 @@ export class Identities {
   }
 
   /**
-   * Checks a bearer token. If the token is valid, stores its use.
+   * Returns the caller to whom a bearer token belongs, or why the token was rejected. Stores the use of a valid token.
    * @param source the client's IP address
    * @throws DatabaseError
    */

@@ -25,7 +25,10 @@ export async function recordRefusal(
   return refusal;
 }
 
-/** Runs an operation. On a RefusedRight, stores an event about the refused request, then rethrows the error. */
+/**
+ * Runs an operation, and returns its result. On a RefusedRight, stores an event about the refused request, then
+ * rethrows the error.
+ */
 export async function recordingRefusals<Result>(
   request: FastifyRequest,
   attempts: Attempts,

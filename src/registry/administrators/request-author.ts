@@ -14,8 +14,8 @@ const anonymous: Author = {
 };
 
 /**
- * Returns the author of the events that a request causes. Call this inside `recordingRefusals` if the caller could
- * still lack a right. Otherwise such a caller could send an invalid header, so that the request had no event.
+ * Returns the author of the events that a request causes. If a right of the caller is not yet checked, call this inside
+ * `recordingRefusals`. Otherwise a caller without the right could avoid the event by sending an invalid header.
  * @throws RefusedRight 400 for an invalid `x-reason` or `x-actor`
  */
 export function authorOf(request: FastifyRequest): Author {
@@ -24,7 +24,7 @@ export function authorOf(request: FastifyRequest): Author {
 
 /**
  * Returns the author of the event about a refused request. An invalid `x-reason` or `x-actor` counts as missing.
- * Otherwise, a client could send an invalid header with each refused request, so that none of them had an event.
+ * Otherwise, a client could avoid the events by sending an invalid header with each refused request.
  */
 export function refusedAuthorOf(request: FastifyRequest): Author {
   return authorWith(request, nullIfInvalid);

@@ -24,8 +24,8 @@ import type { Approval } from './schema.js';
 export interface Approved {
   readonly approval: Approval;
   /**
-   * The number of the change that gateways have to acknowledge; null if gateways need not know the change, because they
-   * know neither administrators nor wallets nor approval rules.
+   * The number of the change that gateways have to acknowledge. Null for a change of an administrator, of the approval
+   * rules or of a wallet, because gateways need not know such a change.
    */
   readonly revision: number | null;
 }
@@ -38,7 +38,7 @@ export interface Approved {
 export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {
   const row = await findRow(context.database, id);
   await requireIndependent(context.database, caller, row);
-  // The change is made as the approver, so its event has the reason of the approver.
+  // The approver is the author of the change, so the event of the change contains the approver's reason.
   requireReason(context, author, permissionFor[row.change as GuardedChange]);
   const approved: Approved[] = [];
   const guard: Guard = async (change, proposal) => {
@@ -122,8 +122,8 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
 }
 
 /**
- * Requires that the requester is still active and still has the permission that the change needs, and that the token of
- * the request is not revoked: somebody could have stolen it and made the request.
+ * Requires that the requester is still active and still has the permission that the change needs. Also requires that
+ * the token of the request is not revoked: a thief could have made the request with a stolen token.
  * @throws Refusal 409
  */
 async function requireValidRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {

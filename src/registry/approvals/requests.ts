@@ -73,15 +73,16 @@ export interface Requester {
 /** Returns who makes a request for approval with an HTTP request. */
 export function requesterOf(request: FastifyRequest): Requester {
   const { issuers, proof, tokenId, session } = callerOf(request);
-  // Omits the token of a command-line sign-in: refreshes and sign-outs revoke it, so a revocation is no sign of theft.
+  // A request becomes invalid when its token is revoked, because the token may be stolen. The token of a command-line
+  // sign-in is omitted: each refresh or sign-out revokes it, which is no sign of theft.
   const ownTokenId = proof.startsWith('token:') ? tokenId : null;
   return { author: authorOf(request), issuers, tokenId: session === null ? ownTokenId : session.tokenId };
 }
 
 /**
  * Stores a request for approval, with its event. If an equal request of this administrator waits already, returns that
- * request instead. Requests are not equal if the issuers of their credentials differ, because issuers must not approve.
- * Nor are requests with different tokens, because each request becomes invalid with its own token.
+ * request instead. Requests differ if the issuers of their credentials differ, because issuers must not approve.
+ * Requests also differ if their tokens differ, because each request becomes invalid when its own token is revoked.
  * @throws Refusal 409 if too many requests of this administrator wait
  */
 export function fileRequest(

@@ -32,9 +32,9 @@ interface ApprovalRow {
    */
   requester_issuers: string | null;
   /**
-   * The token that made the request, or with which the link of the requesting session was created. While the request
-   * waits, it cannot be approved if this token is revoked. Null for other credentials, such as the token of a
-   * command-line sign-in, and in a request that the previous release stored.
+   * The token with which the request was made. For a request from the console, the token that created the link to the
+   * session. If this token is revoked, the request can no longer be approved. Null for other credentials, such as the
+   * token of a command-line sign-in, and in a request that the previous release stored.
    */
   token_id: string | null;
   reason: string | null;

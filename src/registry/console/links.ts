@@ -227,7 +227,7 @@ export async function redeemLink(context: Context, author: Author, token: string
     const isRevoked = (issuer?.revoked_at ?? null) !== null || signIn?.status === 'ENDED';
     if (isDisabled || isRevoked) return refused('disabled');
     const endsAt = issuer?.expires_at ?? signIn?.expires_at ?? null;
-    // Otherwise the person would be signed in to a session that has already ended.
+    // Without this check, the person would be signed in to a session that has already ended.
     if (endsAt !== null && endsAt <= now) return refused('expired-link');
     await transaction.updateTable('console_links').set({ used_at: now }).where('id', '=', link.id).execute();
     const { administrator_id, roles, sources, issued_by, issuers, token_id, sign_in_id } = link;

@@ -26,8 +26,8 @@ const longestMilliseconds = 8 * 60 * minute;
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
 /**
- * Grace period, in milliseconds, after a sign-in has replaced a session. Late requests with the old cookie then do not
- * delete the browser's new cookie.
+ * Grace period, in milliseconds, after a sign-in has replaced a session. During this period, late requests with the old
+ * cookie do not delete the browser's new cookie.
  */
 const lateMilliseconds = minute;
 /**

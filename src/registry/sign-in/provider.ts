@@ -97,7 +97,7 @@ export class IdentityProvider {
     });
   }
 
-  /** Asks the provider once whether the person has approved the sign-in. @throws ProviderError */
+  /** Asks the provider once, and returns the person if they have approved the sign-in. @throws ProviderError if not */
   async redeemDevice(deviceCode: string): Promise<Verified> {
     return this.#call(async (client, config) => {
       const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });

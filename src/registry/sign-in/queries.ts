@@ -103,7 +103,7 @@ export async function endSignIn(transaction: RegistryDatabase, id: string, now: 
   return row;
 }
 
-/** Returns the refusal of a request after another request has changed its sign-in: 409 if a refresh did, else 401. */
+/** Returns the refusal of a request whose sign-in another request has changed: 409 after a refresh, otherwise 401. */
 export async function lateRefusal(transaction: RegistryDatabase, { id, status }: SignInRow): Promise<Refusal> {
   const active = transaction.selectFrom('sign_ins').select('id').where('status', '=', 'ACTIVE').where('id', '=', id);
   const isRefreshed = status === 'ACTIVE' && (await active.executeTakeFirst()) !== undefined;
