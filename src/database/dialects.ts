@@ -72,8 +72,8 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 }
 
 /**
- * Waits until no transaction holds the shared lock. Then returns the last number assigned in a column that
- * `addSequence` added; 0 if no number was assigned. Rows up to this number are then visible, and transactions that take
+ * Waits until no transaction holds the lock of `takeSharedLock`. Then returns the last number assigned in a column that
+ * `addSequence` added; 0 if no number was assigned. Rows up to this number are now visible, and transactions that take
  * the shared lock later add rows with larger numbers. On SQLite, returns null without waiting. Only one transaction
  * writes at a time there, so rows become visible in the order of their numbers.
  * @throws DatabaseError if the user of PostgreSQL may not read the sequence; its message has the missing grant
@@ -117,7 +117,7 @@ export async function limitLockWait<Tables>(transaction: Kysely<Tables>, millise
 const tryMilliseconds = 900;
 /** Pause between two tries of `lockTables`, in which the requests that waited for the tables can run. */
 const pauseMilliseconds = 250;
-/** Wait for one table alone, longer than the default `deadlock_timeout` (1 second). */
+/** Maximum wait of `waitAlone` for its one table, longer than the default `deadlock_timeout` (1 second). */
 const aloneMilliseconds = 2_000;
 /** After this time `lockTables` does not try again. */
 const lastTryMilliseconds = 30_000;

@@ -106,7 +106,7 @@ export async function migrate<Tables>(
   });
 }
 
-/** Sets a lock timeout in each migration. It does not limit the wait for another process that runs migrations. */
+/** Adds a lock timeout to each migration. It does not limit the wait for another process that runs migrations. */
 function withLockTimeout(migrations: Migrations): Record<string, Migration> {
   const each = Object.entries(migrations).map(([name, migration]): [string, Migration] => [
     name,

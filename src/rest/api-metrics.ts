@@ -107,7 +107,10 @@ export class ApiMetrics {
     });
   }
 
-  /** Lets concurrent scrapes share one result, because scrapes need no token and each result costs a database query. */
+  /**
+   * Returns the metrics as text. Concurrent scrapes share one result, because scrapes need no token and each result
+   * costs a database query.
+   */
   #read(): Promise<string> {
     this.#underWay ??= this.#registry.metrics().finally(() => {
       this.#underWay = null;

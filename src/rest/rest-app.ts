@@ -120,7 +120,7 @@ export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): Re
 }
 
 /**
- * During shutdown, rejects requests that a client has pipelined behind a request in progress. After the 503, Fastify
+ * During shutdown, rejects requests that a client has pipelined after a request in progress. After the 503, Fastify
  * closes the connection.
  */
 function refuseWhileStopping(app: FastifyInstance): void {
@@ -270,8 +270,8 @@ class ParserErrors {
     // That request could have moved money, so the connection is closed without a response.
     const isAnswerable = socket.writable && (this.#waiting.get(socket) ?? 0) === 0;
     if (isAnswerable) socket.write(responseTo(error.code));
-    // With an immediate close, a client that is still sending would lose the response. Only a parser that has failed
-    // makes a later close safe: after a timeout, the rest of the request could still arrive and be executed.
+    // A client that is still sending would lose the response if the connection closed at once. A later close is safe
+    // only if the parser has failed. After a timeout, the rest of the request could still arrive and be executed.
     if (isAnswerable && (error.code as string | undefined)?.startsWith('HPE_') === true) {
       this.#lingering.add(socket.end());
       setTimeout(() => socket.destroy(), lingerMilliseconds).unref();

@@ -58,7 +58,10 @@ export function withCheck<Schema extends TSchema>(schema: Schema, check: Check<S
 
 const validators = new WeakMap<TSchema, ReturnType<typeof Compile>>();
 
-/** Compiles the validator of each field only once: the admin API and the console have the same routes and fields. */
+/**
+ * Returns the validator of a field. Compiles it only once, because the admin API and the console have the same routes
+ * and fields.
+ */
 function validatorOf(field: TSchema): ReturnType<typeof Compile> {
   const known = validators.get(field) ?? Compile(field);
   validators.set(field, known);

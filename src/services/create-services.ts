@@ -50,7 +50,7 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   /** The results of the balance check (wallets against ledger). If omitted, `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
   /**
-   * Events about operators, as long as the registry has not stored them. If omitted, the metrics about them are NaN.
+   * The events about operators that the registry has not stored yet. If omitted, the metrics about them are NaN.
    */
   readonly operatorEvents?: Pick<OperatorEvents, 'waiting'>;
 }

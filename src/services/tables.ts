@@ -15,7 +15,7 @@ interface WalletRow extends OwnedRow {
   id: string;
   currency: string;
   balance: number;
-  /** 1 or 0, because SQLite has no booleans. */
+  /** 1 if payouts without a wallet id use this wallet, otherwise 0. SQLite has no booleans. */
   is_default: number;
   /** Name of the operator who created the wallet; null for a wallet that a release without a ledger created. */
   created_by: string | null;

@@ -19,9 +19,10 @@ type Create = (transaction: ServicesDatabase) => Promise<object>;
 const created = 201;
 
 /**
- * Runs a request that creates a record. If the request has an idempotency key, it runs only once for this key. The
- * response is stored in the same database transaction as the record, so a crash cannot leave only one of the two. A
- * Refusal thrown by `create` is stored too, but a database failure is not, so that the client can retry.
+ * Runs a request that creates a record, and returns the response body. If the request has an idempotency key, it runs
+ * only once for this key. The response is stored in the same database transaction as the record, so a crash cannot
+ * leave only one of the two. A Refusal thrown by `create` is stored too, but a database failure is not, so that the
+ * client can retry.
  * @throws Refusal 422 for an invalid key; 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
  */
 export async function runIdempotent(
@@ -48,8 +49,8 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // `tryLock` fails while another process runs a request with this key. If that process crashes, PostgreSQL keeps
-      // the lock until it ends the process's database session. Until then, clients that retry get a 409.
+      // `tryLock` fails while another process runs a request with this key. If that process crashes, clients that retry
+      // get a 409 until PostgreSQL ends the database session of that process, which releases the lock.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)

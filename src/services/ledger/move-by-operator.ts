@@ -219,8 +219,8 @@ function movedForAnotherReason({ reference, reason, created_at: at }: EntryRow):
 }
 
 /**
- * Returns true if the balance plus all payouts in progress is a safe integer. Then the refunds fit into the wallet if
- * these payouts fail. The wallet is locked, so the sum cannot grow meanwhile.
+ * Returns true if the balance plus all payouts in progress is a safe integer: if these payouts fail, the wallet has
+ * room for their refunds. The wallet is locked, so the sum cannot grow before the commit.
  */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction

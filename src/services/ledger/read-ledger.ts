@@ -13,7 +13,7 @@ export interface LedgerReading {
   readonly unbalanced: readonly string[];
 }
 
-/** Adds up the whole ledger in batches, and compares the sums with a snapshot of the balances. */
+/** Adds up the whole ledger in batches. Returns the mismatches between the sums and a snapshot of the balances. */
 export async function readLedger(database: ServicesDatabase): Promise<LedgerReading> {
   const sums = new Sums();
   if (isPostgres(database)) {

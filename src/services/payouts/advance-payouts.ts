@@ -24,8 +24,8 @@ const batch = 100;
  */
 const leaseMilliseconds = 30_000;
 /**
- * Margin on top of the longest lease. `leaseDue` also takes a payout whose `due_at` is further ahead than any lease
- * plus this margin, because the clock must have been set back.
+ * Margin on top of the longest lease. If the `due_at` of a payout is further ahead than the longest lease plus this
+ * margin, the clock was set back. So `leaseDue` takes this payout too.
  * The margin is necessary because a statement compares `due_at` with its own start time. While the statement waits for
  * a row lock, another process can lease the payout, and the new `due_at` counts from a later time. Without the margin,
  * the new `due_at` could seem too far ahead, and the payout would be leased twice.
