@@ -195,7 +195,7 @@ export async function startGateway(
     stopWatching();
     await healthApp.close(); // after the other listeners, so that health checks work during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await setImmediate(); // by then, the last responses have closed, and the request log has recorded them
+    await setImmediate(); // in this turn, the last responses close, and the request log records them
     await requestLog.settled();
     await sender?.close(graceMilliseconds);
     await closePorts(ports);

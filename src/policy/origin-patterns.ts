@@ -110,8 +110,8 @@ function patternKeys(entry: string): string[] {
 }
 
 /**
- * Returns the stored form of a pattern with scheme and port. A pattern with neither, the most common kind, is stored as
- * its host only.
+ * Returns the stored form of a pattern with scheme and port. A pattern without scheme and port, the most common kind,
+ * is stored as its host only.
  */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;

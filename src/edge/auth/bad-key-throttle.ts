@@ -82,7 +82,7 @@ export class BadKeyThrottle implements KeyThrottle {
    * budget of keys with a valid checksum.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  /** When the latest pause ends, on the clock `now`. During a pause, one source or all sources are throttled. */
+  /** When the last of all pauses ends, on the clock `now`. During a pause, one source or all sources are throttled. */
   #quietFrom = -Infinity;
   /** Number of keys rejected without a look-up: for a wrong checksum, or because the look-up budget was used up. */
   readonly refusedLookups = { checksum: 0, budget: 0 };

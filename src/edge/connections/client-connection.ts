@@ -17,7 +17,7 @@ const mostWaiting = 16;
  */
 const mostDropped = 1_000;
 
-/** `event.reason` in the log line of a request that ended because too many requests were dropped behind it. */
+/** `event.reason` in the log line of a request that ended because too many requests after it were dropped. */
 export const floodDetail =
   'the gateway closed this connection: the client pipelined too many requests after this request';
 

@@ -17,9 +17,9 @@ export const evictionDetail =
   'the limit of connections was reached, so the gateway closed this connection: its request was not accepted yet, or the body of the request had not arrived';
 
 /**
- * A fraction of the connection limit. If only fewer connections than this lack an accepted request, these are probably
- * just new. The limiter then first looks for a connection of a merchant that holds more than half of all connections.
- * If it finds none, it evicts a connection without an accepted request.
+ * A fraction of the connection limit. If fewer connections than this fraction lack an accepted request, they are
+ * probably just new. The limiter then first looks for a connection of a merchant that holds more than half of all
+ * connections. If it finds none, it evicts a connection without an accepted request.
  */
 const newcomerShare = 1 / 16;
 

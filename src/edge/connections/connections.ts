@@ -161,8 +161,8 @@ function destroyUnlessRead(socket: Socket, bytesRead: number): void {
 }
 
 /**
- * Closes a connection after its keep-alive timeout. A response that is being sent handles its own timeout, also if
- * further requests wait behind it.
+ * Closes a connection after its keep-alive timeout. A response that is being sent handles its own timeout, even while
+ * further requests wait.
  */
 export function closeAfterTimeout(socket: Socket): void {
   const { current } = connectionOf(socket);

@@ -12,9 +12,9 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 
 /**
  * Tracks the sources of a listener's connections, and finds the source with the most connections without an accepted
- * request. An attacker controls how often this search runs, so each operation is O(1): there is one list of sources for
- * each number of such connections. A new or removed connection changes the number of its source by one, so the source
- * moves only to the list of the next higher or lower number.
+ * request. An attacker controls how often this search runs, so each operation is O(1). Sources with the same number of
+ * connections without an accepted request form one list. A new or removed connection changes this number by one, so its
+ * source moves only to the list of the next higher or lower number.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();

@@ -62,7 +62,7 @@ export class RowLists<Note = never> {
    * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, falls
    * back to the owner's row with the label null. If there is no room for that row either, returns `noRoom`.
    * @param at a time within the period of the row, in milliseconds since 1970
-   * @param note stored when the row is added; ignored for an existing row, which owner, period and label identify
+   * @param note stored when the row is added; ignored if a row with this owner, period and label exists
    */
   rowOf(owner: number, at: number, label: string | null, note: Note | null = null): number {
     if (at < this.#time || at >= this.#time + this.#period) this.#time = at - (at % this.#period);

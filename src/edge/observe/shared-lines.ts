@@ -169,7 +169,7 @@ export class SharedLines {
  * not count such a request.
  */
 function isUndecided({ outcome, data, found }: Exchange): boolean {
-  // A request without a trace was pipelined and not executed. The throttle counts it until its connection has had an
+  // A request without a trace was pipelined and not executed. The throttle counts it, unless its connection has had an
   // accepted request. Otherwise a client with a made-up key could write a thousand log lines per counted request.
   const isSpared = found.trace === null && data.connection.place?.hasAccepted === true;
   if (!undecided.has(outcome) && !isSpared) return false;

@@ -235,8 +235,8 @@ export class UsageSender {
   }
 
   /**
-   * Drops the batches (messages with counts) that the registry has stored. If the registry has lost batches that were
-   * dropped here, updates `acknowledged` in the oldest kept batch. Otherwise the registry would wait for the lost ones.
+   * Drops the batches (messages with counts) that the registry has stored. If the registry has lost earlier batches,
+   * updates `acknowledged` in the oldest kept batch, because otherwise the registry would wait for the lost batches.
    * @param sequence number of the last batch that the registry has committed to SQL
    */
   async #stored(sequence: number): Promise<void> {

@@ -33,7 +33,7 @@ export class Exchange {
   /** Milliseconds from the arrival of the headers to the decision; 0 before the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
-  /** When the request was over (decided, and its response finished), on the clock of `#startedAt`. Null until then. */
+  /** When the request was over (decided, and its response finished), on the clock of `#startedAt`; null before. */
   #endedAt: number | null = null;
   /** Used to cancel the request while its body is buffered, or while the upstream response is not complete. */
   readonly cancellation = new Cancellation();

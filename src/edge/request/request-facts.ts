@@ -58,8 +58,8 @@ export function factsOf({ request, address, listed, proxies, match }: FactInputs
 }
 
 /**
- * Whether the address is a Tor exit. True if the Tor exit list or the GeoIP database lists it. Null (unknown) if
- * neither lists it, but at least one of them has no result. A GeoIP database that is not configured lists no address.
+ * Whether the address is a Tor exit. True if the Tor exit list or the GeoIP database lists it. Otherwise null
+ * (unknown) if at least one of them has no result. A GeoIP database that is not configured lists no address.
  */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);
