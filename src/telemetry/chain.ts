@@ -27,7 +27,7 @@ export function logSecretOf(bytes: Buffer): KeyObject {
  */
 export const treeAlgorithm = 'rfc6962-sha256';
 
-/** Why a checkpoint line was written to the log. */
+/** Why a checkpoint line, which describes the hash chain itself, was written to the log. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
 
 /** The last line before a new chain. If the line belongs to no hash chain, its id, number and hash are null. */
@@ -230,8 +230,8 @@ export class LineHash {
    * @returns the hash in lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    // The shared beginning ends with a comma. Writing `members`, which begins with a brace, overwrites this comma. The
-    // comma is then written over the brace again.
+    // The shared beginning ends with a comma. Writing `members`, which begins with a brace, overwrites this comma. So
+    // the comma is then written over the brace.
     const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;

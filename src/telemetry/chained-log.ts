@@ -32,7 +32,7 @@ export class ChainedLog implements LineSink {
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
-  /** The number of lost lines that earlier chains stated. */
+  /** The number of lost lines that the checkpoint lines of earlier chains state. */
   #lostBefore = 0;
   #foreignBytes = 0;
   #reportedProblem: string | null = null;
@@ -180,7 +180,10 @@ export class ChainedLog implements LineSink {
     this.#reportedProblem = problem;
   }
 
-  /** After a failed sync, writes a line each second until the disk stores lines again, then begins a new hash chain. */
+  /**
+   * After a failed sync, writes a line each second until the disk stores lines again. If checkpoints are signed, then
+   * begins a new hash chain.
+   */
   #resync(): void {
     if (this.#writer.isResyncDue) this.#checkpoint('interval');
     else if (!this.#writer.isUnsynced && this.#signer.mustEnd(this.#chain)) this.#beginNextRun(() => undefined);

@@ -127,8 +127,9 @@ const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
 /**
- * Matches a line of a hash chain. The next start checkpoint names the last such line, so the id and the number must be
- * valid in a checkpoint. With wider patterns, a line that an attacker appended would invalidate the start checkpoint.
+ * Matches a line of a hash chain. If the last line of a file matches, the first signed checkpoint of the next chain
+ * contains its id and number, so both must be valid there. Otherwise an attacker could append a line that makes this
+ * checkpoint invalid.
  */
 const sealedLine = new RegExp(
   `^\\{"service":\\{"ephemeral_id":"(${runPattern})"[,}].*,"sequence":(${sizePattern}),"hash":"([0-9a-f]{64})"\\}\\}$`,

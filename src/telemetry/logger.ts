@@ -101,7 +101,7 @@ const otherMessages = '(other messages)';
 export class RepeatLimiter {
   readonly #windowMilliseconds: number;
   readonly #counts = new Map<string, number>();
-  /** Numbers of suppressed messages, also of former periods, until `takeLeftOut` returns them. */
+  /** How often each message was suppressed since the last call of `takeLeftOut`. */
   readonly #leftOut = new Map<string, number>();
   #windowEnd = 0;
 

@@ -39,7 +39,7 @@ export class LineWriter {
   #failure: string | null = null;
   readonly #syncFailure = new SyncFailure();
   #onIdle: (() => void) | null = null;
-  /** Whether `close` has stopped waiting. Lines that were not on disk by then may be lost when the process exits. */
+  /** Whether `close` has stopped waiting. Lines that are not on disk yet may be lost when the process exits. */
   #isClosed = false;
 
   /**

@@ -31,7 +31,7 @@ export interface ChainedLogOptions {
   readonly onReserve?: (hasOnlyReserve: boolean) => void;
   /** Reads the free bytes of the file system. The default queries the operating system. */
   readonly readFreeBytes?: typeof readFreeBytes;
-  /** Milliseconds between two checkpoint lines; default 60,000. */
+  /** Milliseconds between two checkpoint lines, which describe the hash chain itself; default 60,000. */
   readonly checkpointMilliseconds?: number;
   /** Milliseconds between checks for a renamed or removed file, failed writes or syncs, and free space; default 250. */
   readonly renameMilliseconds?: number;

@@ -28,7 +28,7 @@ export class SyncFailure {
   }
 
   /**
-   * Records the result of a sync. A success without later lines since the last failure counts as a failure.
+   * Records the result of a sync. A success counts as a failure if nothing was written since the last failure.
    * @param error null if the sync succeeded
    * @returns whether the lines that were written since the last sync of the file are on disk
    */
