@@ -86,7 +86,7 @@ export function useRowChange<Target>(make: (target: Target, reason: string | und
       try {
         await make(target, reason);
       } catch (error) {
-        // The person must see the error at once, however long the lists take.
+        // Show the error at once, without waiting until the lists are reloaded.
         void client.invalidateQueries();
         throw error;
       }

@@ -2,8 +2,8 @@ import { type QueryClient, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
 /**
- * The lists, as query keys, that the page reads again after an event. Only the first entry whose `kind` is a prefix of
- * the event's action applies. For example, `merchant.changed` reloads the list of merchants.
+ * The query keys of the lists that the page reads again after an event. Only the first entry whose `kind` is a prefix
+ * of the event's action applies. For example, `merchant.changed` reloads the list of merchants.
  */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],
@@ -70,7 +70,7 @@ function reloader(client: QueryClient): (list: string) => void {
       return;
     }
     do {
-      // A read that began before the change may not contain it.
+      // A read that began before the change may lack the change.
       isOutdated.set(list, client.isFetching({ queryKey: [list] }) > 0);
       await client.invalidateQueries({ queryKey: [list] }, { cancelRefetch: false });
     } while (isOutdated.get(list) === true);

@@ -72,8 +72,8 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
     return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  // The request did not fail: the change waits for an approval. The message already says who must approve it and until
-  // when, so do not prefix it with "rejected".
+  // The request did not fail: the change waits for an approval. The message already says who must approve the change
+  // and until when, so do not prefix the message with "rejected".
   const { code = null } = body.data ?? {};
   if (code === 'approval_required') return new RejectedByApi(`${message}.`, status, code);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;

@@ -55,8 +55,8 @@ export async function openRedisRecords(
 }
 
 /**
- * Returns callbacks that warn if not all records can be preloaded into the cache. Keys that are not cached would be
- * rejected during a Redis outage.
+ * Returns callbacks that warn if not all records can be preloaded into the cache. During a Redis outage, requests
+ * with keys that are not cached would get 503.
  */
 function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   return {

@@ -17,7 +17,7 @@ const commandTimeoutMilliseconds = 5_000;
 const what = 'The key of receipts';
 
 /**
- * Opens the signer of receipts (statements that the registry saw a checkpoint). Creates the key file if it is missing.
+ * Opens the signer of receipts (statements that the registry stored a checkpoint). Creates a missing key file.
  * Null if the configuration has no `registry.witness`.
  * @throws OperatorError
  */
@@ -33,7 +33,7 @@ export async function openWitness({ registry: { witness } }: Config, log: Logger
 }
 
 /**
- * Reads the key with which the registry signs receipts (statements that it saw a checkpoint).
+ * Reads the key with which the registry signs receipts (statements that it stored a checkpoint).
  * @throws OperatorError
  */
 export function readWitnessKey(key: SignerOptions): Promise<NoteSigner> {

@@ -55,7 +55,7 @@ interface Stored {
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
-/** The preferred key of a merchant: one of `environment` that is active at the time `at` (milliseconds since 1970). */
+/** Which key of a merchant to prefer: one for `environment` that is active at the time `at` (ms since 1970). */
 interface Preferred {
   readonly environment: string;
   readonly at: number;

@@ -113,7 +113,7 @@ interface VerifyInput {
   /** The keys that verify signatures. If there are none, signatures are ignored. */
   readonly keys: readonly NoteKey[];
   readonly checkpoints: readonly ChainHead[];
-  /** The number of events outside the chain that somebody has examined. */
+  /** The number of events outside the chain that the user has examined and accepts. */
   readonly added: number;
   readonly progress: (done: number, all: number) => void;
 }

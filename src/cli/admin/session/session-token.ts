@@ -66,7 +66,7 @@ const leastMilliseconds = 5 * 60_000;
 const newMilliseconds = 10_000;
 /**
  * How long to wait while another command refreshes the sign-in, in milliseconds. While a refresh is in progress, the
- * registry refuses another one for at most the same time.
+ * registry refuses another refresh, but for at most this time.
  */
 const longestWaitMilliseconds = 25_000;
 const betweenReadsMilliseconds = 200;
