@@ -79,8 +79,8 @@ export function splitTarget(target: string): RequestTarget {
 }
 
 /**
- * Whether every service sees the same path segments, however it decodes and normalizes the path. A service that sees other
- * segments could execute another route: some services treat `..;` as `..`, and some split a segment at `%2f`.
+ * Whether every service sees the same path segments, however it decodes and normalizes the path. A service that sees
+ * others could execute another route: some services treat `..;` as `..`, and some split a segment at `%2f`.
  */
 export function hasFixedSegments(path: string): boolean {
   if (plainPath.test(path)) return true;
