@@ -3,8 +3,8 @@ import type { Seals } from './seal.js';
 
 /**
  * Builds the text of a key or merchant record as stored in Redis. The seal is an HMAC that also covers the Redis key,
- * so the record is invalid under another key. A generation is one unbroken history of changes. The name of a later
- * generation sorts later.
+ * so a copy of the record under another Redis key is invalid. A generation is one unbroken history of changes. The name
+ * of a later generation sorts later.
  * @param name Redis key, with the prefix of the store
  * @param generation the generation of the record
  */

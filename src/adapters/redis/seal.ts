@@ -21,7 +21,7 @@ const idSubject = 'id';
 
 /**
  * Seals texts with HMAC-SHA256. A seal proves that a holder of the secret (the registry or a gateway) wrote the text.
- * It also covers the Redis key, so a text is invalid under another key.
+ * It also covers the Redis key, so a copy of the text under another Redis key is invalid.
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];

@@ -18,7 +18,7 @@ const notReadYet = 'the meta record of the store has not been read yet';
 /** The state of a trusted store, whose records the gateway is allowed to use. */
 export interface BelievedState {
   readonly generation: string;
-  /** The revision (number) of the newest change. */
+  /** The newest revision, which is the number of the last change. */
   readonly revision: number;
   /**
    * How many replicas could take over from this server. Null: the registry is of an earlier release, which does not
@@ -56,8 +56,8 @@ export class StoreState {
   }
 
   /**
-   * The generation (unbroken history of changes) of the records that were last trusted; null if no records were trusted
-   * yet.
+   * The generation of the records that were last trusted; null if no records were trusted yet. A generation is one
+   * unbroken history of changes.
    */
   get generation(): string | null {
     return this.#generation;
@@ -72,8 +72,8 @@ export class StoreState {
   }
 
   /**
-   * The meta record of a store that the registry is refilling. Null if the store is not being refilled, or if the
-   * record is not known to name all servers.
+   * The meta record of a store that the registry is refilling. Null if the store is not being refilled. Also null if
+   * the record does not name all servers of the store, or if a server is not identified yet.
    */
   get filling(): FillingRecord | null {
     return this.#filling;
@@ -92,8 +92,8 @@ export class StoreState {
   /**
    * Decides whether to trust the state that the store reports. A generation is one unbroken history of changes. If the
    * store loses changes of its generation, the revision decreases. A gateway that the registry has enrolled (listed) in
-   * this generation notices the decrease, so the meta record need not name the servers. While the gateway is enrolled,
-   * an earlier generation is not trusted.
+   * this generation notices the decrease. Any other gateway distrusts a server that is not in the meta
+   * record's list of servers. While the gateway is enrolled, an earlier generation is not trusted.
    * @param meta the text of the meta record, which describes the store
    * @param newest the text of the newest revision (number of a change)
    * @param servers the run ids of all servers of the store. An element is null if INFO omits the run id. The whole
@@ -161,7 +161,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
 }
 
 /**
- * Returns the generation (unbroken history of changes) that a meta record names.
+ * Returns the generation that a meta record names. A generation is one unbroken history of changes.
  * @throws MalformedRecord if the meta record is missing or invalid, or the store is being refilled
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
@@ -206,8 +206,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
 const unchecked: MetaCheck = () => undefined;
 
 /**
- * Parses the stored meta record without checking its seal (HMAC). Returns null if the record is missing. The generation
- * (history of changes) in the result is null if the record is invalid or the store is being refilled.
+ * Parses the stored meta record without checking its seal (HMAC). Returns null if the record is missing. In the result,
+ * `generation` is null if the record is invalid or the store is being refilled.
  */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
@@ -226,8 +226,8 @@ export function storedSeal(seals: Seals, name: string, meta: string | null): Sea
 }
 
 /**
- * Returns the generation (history of changes) of the meta record, and whether the seal (HMAC) of that record is valid.
- * The generation is null if the record does not name exactly these servers, or if no servers are given.
+ * Returns the generation that the meta record names, and whether that record has a valid seal (HMAC). The generation is
+ * null if the record is invalid or does not name exactly these servers, or if no servers are given.
  * @param servers the sorted run ids of the connected servers
  */
 export function readGeneration(

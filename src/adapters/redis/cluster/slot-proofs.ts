@@ -37,7 +37,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The promise of the newest `check`, without its rejection. It is already resolved if no check is running. */
+  /** Resolves when the newest `check` has ended, even if it failed. Already resolved if no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {

@@ -9,7 +9,7 @@ import type { Standing } from './standing.js';
 
 /**
  * The length of one slice of preloading, which reads records before requests need them. The shortest pause is 24 times
- * as long as a slice, so preloading uses at most 4% of the time.
+ * as long as a slice, so preloading keeps the process busy for at most 40 ms per second.
  */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 12;

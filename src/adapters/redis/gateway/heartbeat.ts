@@ -118,7 +118,8 @@ export class Heartbeat {
    * record may have changed.
    */
   everythingChanged(): void {
-    // Drop at once: a registry of an earlier release confirms changes without waiting for a distrusting gateway.
+    // Drop the records at once. A registry of an earlier release confirms changes without waiting for a gateway that
+    // distrusts the store.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
     this.markUnverified();
@@ -162,8 +163,8 @@ export class Heartbeat {
       replied = true;
       const { servers } = link;
       const found = this.standing.judgeState(meta, newest, servers);
-      // Report revocations in the cache before another generation (history of changes) is adopted: the registry's
-      // database may have lost them in a restore.
+      // Before adopting another generation (history of changes), report the revocations that the cache contains: after
+      // a restore, the registry's database may lack these revocations.
       const { last } = this.standing;
       if (found?.generation !== last?.generation) await this.#inactive.report(last, epoch);
       if (found === null || meta === null) {

@@ -101,7 +101,10 @@ export class Standing {
     );
   }
 
-  /** The generation (unbroken history of changes) of the last trusted records; empty before any were trusted. */
+  /**
+   * The generation of the last trusted records; empty before any were trusted. A generation is one unbroken history of
+   * changes.
+   */
   get generation(): string {
     return this.state.generation ?? '';
   }
@@ -165,8 +168,8 @@ export class Standing {
   /**
    * Whether a request should wait for the next heartbeat, because that heartbeat is likely to succeed. True in two
    * cases:
-   * 1. No heartbeat has decided about the current connections yet, and they are open or a recent heartbeat succeeded.
-   * 2. A heartbeat has decided, and the newest heartbeat got no reply, but a recent heartbeat succeeded.
+   * 1. No heartbeat has decided about the current connections. But they are open, or a heartbeat succeeded recently.
+   * 2. A heartbeat has decided. The newest heartbeat got no reply, but a heartbeat succeeded recently.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
@@ -204,7 +207,8 @@ export class Standing {
    * its database.
    */
   adopt(found: BelievedState): void {
-    // A former master has the earlier generation. The proof that its successor is the master must not count for it.
+    // An earlier generation means that this server is a former master. The proofs so far concern the new master, so
+    // they must not count for this server.
     if (found.generation < this.generation) this.lease.discardProofs();
     this.state.adopt(found);
     const notice = this.state.notNamed;
@@ -246,7 +250,7 @@ export class AcknowledgementState {
 
   /**
    * @param lifetimeMilliseconds how long the gateway is allowed to decide requests while Redis refuses its
-   * acknowledgements, counted from the last successful write of one
+   * acknowledgements, counted from the last acknowledgement that Redis accepted
    */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;

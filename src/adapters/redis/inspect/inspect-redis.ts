@@ -178,7 +178,7 @@ async function connected<Result>(
     } catch (error) {
       const refusal = explainRefusal(error, whose, password !== null);
       if (refusal !== null) return { fault: refusal };
-      // PING is also refused if the user may not run PING, or if the server cannot save its data to disk (MISCONF).
+      // PING is also refused without the right +ping, or if the server cannot save its data to disk (MISCONF).
       if (!/^(?:NOPERM|MISCONF)/.test((error as Error).message)) throw error;
     }
     return { result: await act(redis, warning) };

@@ -33,7 +33,7 @@ export interface RecordWrite {
   /** The Redis key, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** The highest revision (number of the last change) of a stored record that this write can replace. */
+  /** A stored record whose revision (number of its last change) is above this number is kept, unless it is forged. */
   readonly newest: number;
 }
 
