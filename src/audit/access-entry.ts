@@ -108,9 +108,8 @@ export function ignoredLinesWarning(count: number): string {
 }
 
 /**
- * Returns the client's address; if it is unknown, the address of the connection's peer; null if both are unknown. For a
- * line that several requests of one source share, returns the source. The source of an IPv6 address is its embedded
- * IPv4 address or its /64.
+ * Returns the client's address; if it is unknown, the address of the connection's peer; null if both are unknown. If
+ * several requests from one IPv4 address or IPv6 /64 share the line, returns that address or /64.
  */
 export function addressOf({ client, source, gateway: { aggregate } }: CountedEntry): string | null {
   return aggregate?.source ?? client?.ip ?? source?.ip ?? null;

@@ -71,7 +71,7 @@ export class ChainCheck {
   #forgotGap = false;
   /**
    * The newest gap in the line numbers; null once a line in order has followed. An attacker who changes the number of
-   * one line also causes a gap. If that happened, the line after the gap is followed by the line with number `resume`.
+   * one line also causes a gap: lines 5, 9, 7 mean that line 6 was renumbered to 9. In this example, `resume` is 7.
    */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;

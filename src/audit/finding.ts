@@ -26,10 +26,10 @@ type FindingKind =
   | 'repeated'
   /** Nothing proves that a gateway wrote this line: it may be inserted, damaged or forged. */
   | 'foreign'
-  /** The first lines of the chain that begins here are missing. */
+  /** The first lines of a chain are missing, so in this log the chain begins with this line. */
   | 'headless'
   /**
-   * The end may be missing: a chain has no end checkpoint or lacks signed lines, or a file is empty or ends within a
+   * The end may be missing. A chain has no end checkpoint or lacks signed lines. Or a file is empty, or ends within a
    * line.
    */
   | 'truncated'
@@ -41,8 +41,8 @@ type FindingKind =
    */
   | 'unsigned'
   /**
-   * The registry removed or changed a checkpoint, although it had signed a receipt for this checkpoint or a list that
-   * contains it.
+   * The registry removed or changed a checkpoint that it had confirmed earlier: with a receipt for this checkpoint, or
+   * by signing a list that contains it.
    */
   | 'rewritten'
   /** Two signed checkpoints contradict each other. */

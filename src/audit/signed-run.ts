@@ -78,8 +78,8 @@ export class SignedRun {
   /**
    * Whether this run signed further lines after another process started on its file. If so, the start checkpoint of the
    * other process does not state the end of this run. Only the process of this run has the run key, so its signature
-   * proves that it still ran. A restored disk can also lack signed lines of this run, but their signatures are older
-   * than the start checkpoint of the other process.
+   * proves that it still ran. On a restored disk, signed lines of this run can be missing too. Those lines were signed
+   * before the other process started, so the result is then false.
    * @param size the number of the last line of this run, according to that start checkpoint
    */
   wentOnAfter({ at }: Pick<Checkpoint, 'at'>, size: number): boolean {
@@ -87,8 +87,8 @@ export class SignedRun {
   }
 
   /**
-   * Returns the size (number of covered lines) of the largest checkpoint that ends at or before this line; 0 if there
-   * is no such checkpoint.
+   * Compares the checkpoints that cover no line after this line. Returns the largest number of lines that one of them
+   * covers; 0 without such a checkpoint.
    */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);
@@ -155,7 +155,7 @@ export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
 
 /**
  * Returns findings for signed lines that are missing in a log. A run (the lines of one process in one file) can
- * lack its last lines or all lines. The run that the end checkpoint of a file names as the next one can be missing too.
+ * lack its last lines or all lines. The end checkpoint of a file names the next run, and that run can be missing too.
  * @param runs the runs of which checkpoints were given, by their ids
  * @param since in milliseconds since 1970; a run whose newest checkpoint is older is left out
  */

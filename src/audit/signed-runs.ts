@@ -69,7 +69,7 @@ export class SignedRuns {
     }
   }
 
-  /** Whether the log has receipts or runs that the given checkpoints lack. They may be newer than these checkpoints. */
+  /** Whether the log has receipts or runs that the given checkpoints lack, perhaps because the log is newer. */
   get isBehind(): boolean {
     return this.#hasUnknownRun || this.#claims?.arePending === true;
   }
@@ -116,8 +116,8 @@ export class SignedRuns {
           `the log runs ${other.run} and ${run} both claim to follow the run ${previous.run}: two processes wrote to one log, the log was copied, or one run is forged`,
         );
       followers.set(previous.run, start);
-      // A thief of one gateway's key could forge a start checkpoint that names a run of another gateway. It must not
-      // decide where the log of that other gateway ended.
+      // A thief of one gateway's key could forge a start checkpoint that names a run of another gateway. A forged
+      // checkpoint must not decide where the log of that other gateway ended.
       if (isOfAnother)
         this.#fork(
           place,

@@ -45,7 +45,7 @@ export class Verifier {
   #inFile: boolean | null = null;
   /** Start checkpoints of files that continue another file. `end` checks them: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of line 1 if line 2 begins the next chain; otherwise null. No line has to confirm this chain. */
+  /** The chain of line 1 if line 2 begins the next chain; otherwise null. No later line needs to confirm this chain. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -161,8 +161,8 @@ export class Verifier {
   }
 
   /**
-   * Verifies what a start checkpoint states about the log before it. A stated last line of the previous process must
-   * precede the checkpoint. A checkpoint that states an empty file must be the first line of its file.
+   * Verifies what a start checkpoint states about the log before it. If it states the last line of the previous
+   * process, that line must precede it. If it states that the file was empty, it must be the first line of its file.
    */
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
