@@ -46,8 +46,8 @@ export interface TorListStatus {
   readonly digest: string | null;
   readonly size: number;
   /**
-   * Age in seconds of the newest list of any source, by the date in the list. The age of a list without a date counts
-   * from when its source last confirmed it. Null if no list was read yet.
+   * Age in seconds of the newest list of any source, counted from the date of the list (`datedAt`). The age of a list
+   * without a date counts from when its source last confirmed it. Null if no list was read yet.
    */
   readonly ageSeconds: number | null;
   readonly sources: readonly TorSourceStatus[];

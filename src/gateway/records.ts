@@ -113,7 +113,7 @@ export class MalformedRecord extends Error {
 
 /**
  * Parses the JSON of a record, and rejects text that parsers could read differently. For example, JSON.parse keeps the
- * last of two members with the same name. This member may contain another status or expiry than the writer intended.
+ * last of two members with the same name. The last one may contain another status or expiry than the writer intended.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {

@@ -25,7 +25,7 @@ export interface Position {
 
 /** The state of a store at one moment. */
 export interface StoreSnapshot {
-  /** Number that changes whenever the server may have changed, or invalidation messages may have been lost. */
+  /** Number that changes whenever another server may have taken over, or invalidation messages may have been lost. */
   readonly epoch: number;
   /**
    * Run ids of the Redis servers that store the records, in stable order. Empty if the Redis ACL denies the query for
@@ -36,7 +36,7 @@ export interface StoreSnapshot {
   readonly replicas: number;
   /** Null if the store is empty, or if an operator deleted the meta record to force a rewrite of all records. */
   readonly meta: StoredMeta | null;
-  /** Revision (number) of the newest published change; 0 if it is missing or invalid. */
+  /** The newest published revision, which is the number of a change; 0 if it is missing or invalid. */
   readonly revision: number;
   /** Id of the newest published change; null if the store contains no such id. */
   readonly change: string | null;
@@ -83,7 +83,7 @@ interface GatewayAcknowledgement {
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
-  /** Milliseconds that the registry waits for this gateway: 1 s more than a gateway may use its cache in an outage. */
+  /** After this silence, the registry stops waiting for the gateway, which stops using its cache 1 s earlier. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
   /** Whether the gateway is shutting down and has decided its last request. */
@@ -91,14 +91,14 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * Part of a gateway's report: keys that are inactive or expire, and merchants that are inactive or not live. Gateways
- * write it if the store may have lost changes. After a restore of the database, only they may know of a revocation.
+ * Part of a gateway's report: keys that are inactive or expire, and merchants that are inactive or not live. A gateway
+ * writes it if the store may have lost changes. A restored database can lack a revocation that only gateways know.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The last generation (unbroken history of changes) that the gateway had seen when it wrote the report. */
+  /** The last generation that the gateway had seen when it wrote the report: an unbroken history of changes. */
   readonly generation: string;
   /** Revision of the newest change that the gateway knew in this generation. */
   readonly revision: number;
@@ -109,13 +109,13 @@ export interface InactiveReport {
 
 /** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** The same number as `StoreSnapshot.epoch`. It changes when the server may have changed or messages may be lost. */
+  /** As `StoreSnapshot.epoch`: changes when another server may have taken over, or messages may have been lost. */
   readonly epoch: number;
   /** Generation in the meta record. Null if that record is invalid, or does not list exactly the connected servers. */
   readonly generation: string | null;
   /** Whether the meta record, which describes the store, has a seal (HMAC) of an accepted secret. */
   readonly isSealed: boolean;
-  /** Whether all invalidation messages that were sent before this state was read have been handled. */
+  /** Whether this process has handled all invalidation messages that Redis sent before this state was read. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
   /** Whether gateways may have written reports since the last time that all reports were read. */
