@@ -20,9 +20,9 @@ export async function trustAuthorities(file: string): Promise<ClientTrust> {
 }
 
 /**
- * Trusts a server that presents the first certificate in a PEM file, under any host name. A command calls this function
+ * Trusts a server under any host name if it presents the first certificate in a PEM file. A command calls this function
  * for a server on the same machine. The command and the server read the same file, so the certificate itself identifies
- * the server. Any other certificate must be trusted through the file, and be valid for the host name.
+ * the server. A server with another certificate is verified as usual: against the CAs in the file and the host name.
  * @throws OperatorError if the file cannot be read or has no certificate
  */
 export async function trustCertificate(file: string): Promise<ClientTrust> {

@@ -20,15 +20,15 @@ export interface Thresholds {
    * the key are not known yet.
    */
   readonly surgeLearnDays: number;
-  /** Minimum number of days without use that `idle-key` reports. */
+  /** `idle-key` reports a use only after at least this many days without use. */
   readonly idleDays: number;
   /** `surge` reports an hour with more accepted requests than the busiest earlier hour times this factor. */
   readonly surgeFactor: number;
-  /** Minimum number of accepted requests within an hour that `surge` reports. */
+  /** `surge` reports an hour only if it has at least this many accepted requests. */
   readonly surgeRequests: number;
-  /** Minimum number of new address blocks within an hour that `new-addresses` reports. */
+  /** `new-addresses` reports an hour only if it has at least this many new address blocks. */
   readonly newAddresses: number;
-  /** Minimum number of refused requests within an hour that `refusals` reports. */
+  /** `refusals` reports an hour only if it has at least this many refused requests. */
   readonly refusals: number;
 }
 

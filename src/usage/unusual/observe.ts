@@ -20,7 +20,7 @@ export interface Observation {
   readonly findings: readonly Finding[];
 }
 
-/** After a pattern was reported, the same pattern is not reported again for this time. See `Finding.pattern`. */
+/** A pattern that was reported is not reported again for this long. See `Finding.pattern`. */
 const repeatMilliseconds = 7 * dayMilliseconds;
 /** How far a gateway's clock is allowed to be ahead. Times further in the future are ignored as wrong. */
 const aheadMilliseconds = 5 * 60_000;
