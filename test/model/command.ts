@@ -1,4 +1,5 @@
-// `npm run model`: searches the protocol of "in force".
+// `npm run model`: searches the model for states that break a promise. The main promise: after a registry has reported
+// a revocation as "in force", no gateway accepts the key.
 import { Command } from 'commander';
 import { follow, search } from './search.js';
 import type { Result } from './search.js';

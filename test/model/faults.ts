@@ -1,4 +1,4 @@
-// The faults of a world, and the steps by which a state recovers.
+// The faults of a world, and the steps by which a state recovers. state.ts explains the terms of the protocol.
 import { crash } from './registry.js';
 import { deleteAcknowledgement, deleteGrant, loseConnections } from './rules.js';
 import type { Rules, Step } from './rules.js';
@@ -110,7 +110,7 @@ export class Faults {
     });
   }
 
-  /** A delayed write of a crashed registry, from before the revocation of K, reaches the store. */
+  /** A delayed write of a crashed registry reaches Redis. A write of K is from before the revocation of K. */
   arriveLate(now: State, step: Step): void {
     if (now.world.late === 0) return;
     const at = (now.world.late & 15) - 1;
@@ -162,7 +162,8 @@ export class Faults {
 
   #damage(now: State, step: Step, index: number): void {
     const rules = this.#rules;
-    if (rules.setup.former > 0 && pick(now.sql.rows, 0).sessions === 0) return; // no registry knows the gateway yet
+    // Redis fails only after a registry has given the gateway of the former release a row in the roster.
+    if (rules.setup.former > 0 && pick(now.sql.rows, 0).sessions === 0) return;
     const label = now.servers.length > 1 ? ` of server ${index}` : '';
     const server = (next: State): Server => pick(next.servers, index);
     const restart = (next: State): void => {

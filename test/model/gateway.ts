@@ -1,4 +1,4 @@
-// The steps of a gateway: connect, beat, receive notices, read, leave.
+// The steps of a gateway: connect, beat, receive notices, read, leave. state.ts explains the terms of the protocol.
 import { deleteAcknowledgement, forget, loseConnections, LIFE, OLD, STALE } from './rules.js';
 import type { Mechanisms, Rules, Step } from './rules.js';
 import { pick } from './state.js';
@@ -246,7 +246,7 @@ export function ageGateway(gateway: Gateway): void {
   if (gateway.beat > 0) gateway.beatAge = Math.min(OLD, gateway.beatAge + 1);
 }
 
-/** A tick of the expiry of acknowledgements and grants in Redis. */
+/** A tick for the acknowledgements and grants in Redis. Acknowledgements without `longAcknowledgements` expire. */
 export function ageEntries(rules: Rules, state: State): void {
   state.servers.forEach((server, index) => {
     server.acknowledgements.forEach((acknowledgement, g) => {
@@ -260,7 +260,7 @@ export function ageEntries(rules: Rules, state: State): void {
   });
 }
 
-/** The process ends; only its position in the network stays. */
+/** The process ends. Only its place in the network stays: `link` and `side`. */
 function stop(gateway: Gateway): void {
   loseConnections(gateway);
   forget(gateway);

@@ -1,4 +1,4 @@
-// A small configuration of the model. `npm run model` searches the large worlds.
+// Searches the small worlds of the model. `npm run model` searches the large ones too.
 import t from 'tap';
 import { follow, search } from './search.js';
 import { deepMutations, formerFaults, mutations, newIn, without } from './worlds.js';
@@ -18,14 +18,14 @@ for (const name of smallWorlds) {
 
 t.test('the search finds the invariant violations of the previous release', (t) => {
   for (const { name, mechanisms, setup, options } of formerFaults) {
-    // The others take minutes: a restored database has many states.
+    // The searches of T2 and T4 take minutes: a restored database has many states.
     if (!/^T[135]/.test(name)) continue;
     t.match(search(mechanisms, setup, options).broken, /^I1: /, name);
   }
   t.end();
 });
 
-// Mechanisms whose removal violates an invariant within few states. The worlds of the others are large.
+// Mechanisms whose removal violates an invariant within few states. The other mechanisms need large worlds.
 const cheap = new Set([
   'budgetEnds',
   'closeLookups',

@@ -1,5 +1,6 @@
-// The protocol as steps on one state, each with a condition. Any amount of time can pass between two steps, which
-// models pauses. Only a tick advances the clocks, so clocks measure only durations.
+// The protocol as steps that change one state. Each step has a condition. Time passes only in the step `tick`. Any
+// number of ticks can occur between two other steps, which models pauses. The state holds no time of day: it counts
+// ticks since an event, or until one. state.ts explains the terms of the protocol.
 import { bitOf, Faults } from './faults.js';
 import { ageEntries, ageGateway, GatewaySteps } from './gateway.js';
 import { ageRegistry, phases, RegistrySteps } from './registry.js';
@@ -8,7 +9,7 @@ import type { Mechanisms, Setup, Step, StepKind } from './rules.js';
 import { createState, pick } from './state.js';
 import type { State } from './state.js';
 
-/** Steps, promises and health of one world. */
+/** Steps, promises and health of one world. README.md in this folder lists the promises, I1 to I4. */
 export class Protocol {
   readonly #rules: Rules;
   readonly #now: State;
@@ -66,7 +67,10 @@ export class Protocol {
     for (const registry of next.registries) ageRegistry(registry, this.#rules.sessions);
   }
 
-  /** An acknowledgement with an expiry of three lifetimes ends at some time after the first lifetime. */
+  /**
+   * With `longAcknowledgements`, an acknowledgement expires after three lifetimes (LIFE). The model lets it expire at
+   * any moment after the first lifetime.
+   */
   #expire(step: Step): void {
     this.#now.servers.forEach((server, index) => {
       server.acknowledgements.forEach((acknowledgement, g) => {
@@ -126,8 +130,8 @@ export class Protocol {
       const mechanisms = this.#rules.of(index);
       const holds = this.#rules.holds(gateway, mechanisms);
       const readsThrough = this.#rules.readsThrough(now, gateway, mechanisms);
-      // Before it has seen an mg:meta with servers, a gateway cannot tell a snapshot of the former release from the
-      // store.
+      // 2: Redis restarted on a snapshot of the former release. Only a gateway that has seen an mg:meta with servers
+      // knows that this snapshot is old.
       if (world.saidK === 1 || (world.saidK === 2 && gateway.renewed === 1)) {
         if (holds && gateway.k === 1) return `I1: gateway ${index} accepts K from memory`;
         if (readsThrough && this.#rules.recordsServerOf(now, gateway).k === 1) {

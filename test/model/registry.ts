@@ -1,10 +1,11 @@
-// The steps of a registry: compare, rebuild the store, publish changes, observe the gateways, and report "in force".
+// The steps of a registry: compare Redis with SQL, rebuild Redis, publish changes, observe the gateways, and report "in
+// force". state.ts explains the terms of the protocol.
 import { deleteAcknowledgement, deleteGrant, LIFE, OLD, restartSilence } from './rules.js';
 import type { Mechanisms, Rules, Step } from './rules.js';
 import { pick } from './state.js';
 import type { Registry, Server, State, Watch } from './state.js';
 
-/** The next phase of a registry. */
+/** What a registry does next. In the phase `steady` it waits for changes. */
 export const phases = {
   compare: 0,
   rebuild: 1,
@@ -43,7 +44,7 @@ export class RegistrySteps {
     }
     const talks = rules.talks(now, registry);
     const isWorking = registry.phase !== phases.compare && registry.phase !== phases.leased;
-    // A revision can be published while only the master without mg:meta is down.
+    // A revision is written to the master with mg:meta. So it can be published while the other master is down.
     const mayPublish = rules.setup.cluster === 'records' && registry.phase === phases.publish;
     if (isWorking && !talks) {
       step(`${this.#name} loses its connection`, (next) => {

@@ -1,4 +1,5 @@
 // The mechanisms of the protocol, the setup of a world, and the operations that the steps of all parties share.
+// state.ts explains the terms of the protocol.
 import { pick } from './state.js';
 import type { Acknowledgement, FaultKind, Gateway, Grant, Registry, Server, State } from './state.js';
 
@@ -6,19 +7,23 @@ import type { Acknowledgement, FaultKind, Gateway, Grant, Registry, Server, Stat
 export const STALE = 1;
 /** The number of ticks for which the registry waits for a silent gateway. */
 export const LIFE = STALE + 1;
-/** The maximum age, which exceeds every limit. */
+/** Ages are counted up to this one, which exceeds every limit. */
 export const OLD = LIFE + 1;
 
-/** How a gateway determines that its server is still the master, if a failover is possible. */
+/**
+ * How a gateway determines that its server is still the master, if a failover is possible. `sentinel`: it asks the
+ * sentinels. `echo`: a recent grant echoes one of its beats. `wait1`, `waitAll`: one replica, or every replica, has to
+ * confirm a write. `none`: it does not check.
+ */
 export type Witness = 'none' | 'sentinel' | 'echo' | 'sentinel+echo' | 'wait1' | 'waitAll';
 
-/** The protocol as it is documented. Each mechanism can be removed. */
+/** The protocol as docs/records.md and docs/registry.md describe it. A search can leave out each mechanism. */
 export const newProtocol = {
   /** Gateways have rows in SQL; without this, only the acknowledgements in Redis count. */
   roster: true,
   /** The rows survive the end of the registry's process. */
   durable: true,
-  /** Before it has read its grant, a gateway caches nothing: it has no budget, the time in which it may use a cache. */
+  /** A gateway caches nothing before it has read its grant. The grant gives it a budget: the time to use its cache. */
   enrol: true,
   /** The row is committed before the grant is written. */
   rowFirst: true,
@@ -26,9 +31,9 @@ export const newProtocol = {
   grantGeneration: true,
   /** An acknowledgement counts only in its generation. */
   ackGeneration: true,
-  /** Whenever the registry cannot prove that Redis has what SQL has, it begins a generation. */
+  /** Whenever the registry cannot prove that Redis has what SQL has, it begins a new generation. */
   newGeneration: true,
-  /** After each start and each compare, the registry measures the silence of gateways from zero. */
+  /** The registry measures the silence of gateways anew after each start and each comparison of Redis with SQL. */
   recount: true,
   /** A notice about an acknowledgement proves that the gateway lives, even if the acknowledgement is then missing. */
   heard: true,
@@ -36,7 +41,7 @@ export const newProtocol = {
   unproven: true,
   /** If a crash or another loss interrupts the wait of `unproven`, the registry waits again. */
   openInSql: true,
-  /** Generation and acknowledgements are read in one transaction. */
+  /** The registry reads the generation and the acknowledgements in one transaction. */
   atomicList: true,
   /** A gateway trusts a server if mg:meta names the server's run_id. */
   confirm: true,
@@ -44,7 +49,7 @@ export const newProtocol = {
   memory: true,
   /** A gateway does not trust a lower revision of the same generation. */
   neverBack: true,
-  /** A gateway without budget is not enrolled and caches nothing. */
+  /** A gateway whose budget is used up is no longer enrolled, and empties its cache. */
   budgetEnds: true,
   /** The gateway also checks its budget at the end of a beat. */
   checkAtEnd: true,
@@ -52,17 +57,17 @@ export const newProtocol = {
   freshGrant: true,
   /** A gateway that is not enrolled caches nothing. */
   emptyUnenrolled: true,
-  /** Enrolments are counted, so that the registry detects a restored database whose rows lack one. */
+  /** SQL and Redis count the enrolments. So the registry detects that a restored database lacks one of them. */
   countEnrolments: true,
   /** mg:change identifies the newest change. Its number does not: a restored database uses the same numbers again. */
   changeId: true,
-  /** The waits begin when the new mg:meta is written. */
+  /** The waits of `unproven` and `hold` begin when the new mg:meta is written. */
   holdFromMeta: true,
-  /** The registry waits a tick after another server has taken over. */
+  /** If a failover is possible, the registry waits at least a tick after a rebuild before the first "in force". */
   hold: true,
   /** How a gateway determines that its server is still the master. */
   witness: 'sentinel+echo' as Witness,
-  /** A request does not join a running look-up after a notice, or in a gateway that is not enrolled. */
+  /** A request joins no look-up that began before the last notice. In a gateway that is not enrolled, it joins none. */
   closeLookups: true,
   /** Cached records survive a reconnect, as stale. */
   keepAsStale: true,
@@ -72,9 +77,12 @@ export const newProtocol = {
   recordGuard: true,
   /** Redis has the mark of one registry, and rejects the writes of another. */
   mark: true,
-  /** An acknowledgement expires late. To remove a gateway, its row is deleted first, then grant and acknowledgement. */
+  /**
+   * An acknowledgement expires only after three lifetimes. To remove a gateway, the registry first deletes its row,
+   * then its grant and its acknowledgement.
+   */
   longAcknowledgements: true,
-  /** The registry does not delete the acknowledgement of a gateway of the former release, which expires. */
+  /** The registry does not delete the acknowledgement of a gateway of the former release: it lets it expire. */
   keepFormerAcknowledgement: true,
   /** A gateway that has seen an mg:meta with servers trusts no mg:meta without servers. */
   neverOldForm: true,
@@ -114,7 +122,7 @@ export const formerProtocol: Mechanisms = {
   witness: 'none',
 };
 
-/** A gateway of the former release beside the new registry, but without its fault in pauses longer than STALE. */
+/** A gateway of the former release beside the new registry. Its fault in pauses longer than STALE is left out. */
 const formerGateway: Mechanisms = { ...formerProtocol, budgetEnds: true, checkAtEnd: true };
 
 /** A world: the parties, the faults and their numbers, and the states to check. */
@@ -123,7 +131,7 @@ export interface Setup {
   /** 2: a master and its replica. In a Cluster there is one more server, the other master. */
   readonly servers: 1 | 2;
   readonly registries: 1 | 2;
-  /** A Cluster of two masters: whether the master of K's record or the master of mg:meta has the replica. */
+  /** `no`: no Cluster. Otherwise two masters, and which one may have a replica: that of K's record, or of mg:meta. */
   readonly cluster: 'no' | 'records' | 'meta';
   /** Whether a second key is created, whose creation must be in force too (I2). */
   readonly createsQ: boolean;
@@ -256,7 +264,7 @@ export class Rules {
     }
   }
 
-  /** Replaces the data of a server by these bytes; null: empties it. */
+  /** Replaces the data of a server by the bytes that begin at `from`; null: empties the server. */
   replaceData(state: State, server: Server, bytes: Uint8Array | null, from: number): void {
     const { dataLength } = state;
     if (bytes === null) state.bytes.fill(0, server.dataAt, server.dataAt + dataLength);

@@ -22,7 +22,7 @@ export interface SearchOptions {
   readonly limit?: number;
   /** Whether every state must have a way back to health (I3). This check needs eight bytes for each transition. */
   readonly heals?: boolean;
-  /** Whether to check the other promises. */
+  /** Whether to check the other promises (I1, I2 and I4). */
   readonly promises?: boolean;
 }
 

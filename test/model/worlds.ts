@@ -49,7 +49,7 @@ const setups = {
   failover: { ...base, servers: 2, faults: { failover: 1 } },
   'failover, crash': { ...base, servers: 2, faults: { failover: 1, crash: 1 } },
   'two gateways': { ...base, gateways: 2, faults: { flush: 1, cut: 1 } },
-  /** Two registries: one pauses, the other takes its lease; what the first one had begun goes on. */
+  /** Two registries: one pauses, and the other one takes its lease. Then the first one continues its work. */
   lease: { ...base, registries: 2, faults: { lapse: 1 } },
   'lease, flush': { ...base, registries: 2, faults: { lapse: 1, flush: 1, cut: 1 } },
   'lease, keys': { ...base, registries: 2, faults: { lapse: 1, lose: 1, cut: 1 } },
@@ -81,8 +81,8 @@ export type WorldName = keyof typeof setups;
 export const worldNames = Object.keys(setups) as WorldName[];
 
 /**
- * Worlds whose search ends at a limit, or does not check I3, the way back to health. For example, after the loss of a
- * record an administrator may have to help.
+ * Worlds whose search ends at a limit, or does not check I3, the way back to health. Some states have no way back by
+ * themselves: after the loss of a record, an administrator may have to help.
  */
 const bounds: Readonly<Partial<Record<WorldName, SearchOptions>>> = {
   reused: { heals: false, limit: 3e6 },
@@ -103,14 +103,14 @@ const bounds: Readonly<Partial<Record<WorldName, SearchOptions>>> = {
   'former, restored': { heals: false, limit: 4e6 },
 };
 
-/** The documented protocol in one world. */
+/** The search of one world with the documented protocol. */
 export function newIn(name: WorldName): Search {
   return { name, mechanisms: newProtocol, setup: setups[name], options: bounds[name] ?? {} };
 }
 
 /**
- * The faults of the former release. For T3 and T4, added mechanisms prevent other faults, which the search would find
- * earlier.
+ * The faults of the former release, T1 to T5. T3 and T4 add mechanisms to that release. Otherwise the search would find
+ * other faults first.
  */
 export const formerFaults: readonly Search[] = [
   {
@@ -258,7 +258,7 @@ export const secondLocks: readonly (readonly [Partial<Mechanisms>, WorldName])[]
   [{ answerNamesServer: false }, 'lease, restart'],
 ];
 
-/** The protocol less some mechanisms, in one world. */
+/** The search of one world without some mechanisms of the documented protocol. */
 export function without([changed, world]: readonly [Partial<Mechanisms>, WorldName, ...unknown[]]): Search {
   const names = Object.entries(changed).map(([name, value]) => (value === false ? name : `${name}=${String(value)}`));
   return {
