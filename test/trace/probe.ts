@@ -30,7 +30,10 @@ const way: number[] = [];
 
 const { now } = Date;
 
-/** Stops the clock: code that runs at most once per millisecond would run in every request of a slow machine only. */
+/**
+ * Stops the clock. Otherwise code that runs at most once per millisecond would run in every request on a slow machine,
+ * but not on a fast one.
+ */
 function stopClock(): void {
   const stoppedAt = now();
   Date.now = () => stoppedAt;

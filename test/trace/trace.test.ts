@@ -71,7 +71,8 @@ async function comparePaths(t: Test, trace: Trace | undefined, own: Teardowns): 
     [],
     'each file runs in a GET',
   );
-  // Before the steps, Node calls back for each part of reading. Not every version of Node does so in a traceable order.
+  // The order is compared only from the steps on. Before them, Node calls back for each part of the request that it
+  // reads, and some versions of Node do so in an order that cannot be traced.
   const ordered = unique.slice(unique.indexOf('edge/auth/steps.ts'));
   t.ok(ordered.length > 15, 'the steps are among them');
   t.same(

@@ -109,7 +109,10 @@ class Caller {
     this.#socket.destroy();
   }
 
-  /** The functions that ran in every measurement, each with its fewest lines: timers may have run the others. */
+  /**
+   * The functions that ran in every measurement, each with its fewest lines. Timers may have run the other functions
+   * and lines.
+   */
   async whatRuns(way: Way): Promise<Ran[]> {
     await this.#send(way, warmUps);
     while (await this.#isWarmingUp()) await wait(100);
@@ -228,7 +231,7 @@ interface Ran {
   readonly place: Place;
 }
 
-/** Matches a line of a comment: the built code keeps the comments on members of a class. They do not run. */
+/** Matches a comment line. The built code keeps the comments on members of a class, which are not lines that run. */
 const commentLine = /^\s*(?:\/\*\*|\*|\/\/)/;
 
 /** The functions of a script that ran in each request, with their executed lines. */

@@ -21,7 +21,7 @@ function fault(begun: number, ended: number, isolated: string[] = []): Fault {
 }
 
 /**
- * A restore from a copy. `storeKeptSince` is the time since which Redis has lost nothing; by default it has lost
+ * A restore from a copy. `storeKeptSince` is the time since which Redis has lost nothing; by default, Redis has lost
  * records.
  */
 function restore(copied: number, begun: number, storeKeptSince = Infinity): Restore {

@@ -78,7 +78,8 @@ export async function createPostgres(t: Teardown): Promise<Database> {
     url: url.href,
     relay,
     async copy() {
-      // PostgreSQL copies a template database only if it has no connections. The registries would reconnect at once.
+      // PostgreSQL copies a template database only if it has no connections. The relay is cut, because the registries
+      // would otherwise reconnect at once.
       const copyBegun = performance.now();
       relay.set('cut');
       try {

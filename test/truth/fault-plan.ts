@@ -4,7 +4,7 @@ import type { Random } from '../fuzz/random.js';
 export interface FaultPlanOptions {
   /** The names of all possible faults. */
   readonly faults: readonly string[];
-  /** The number of changes that each fault's rounds need; null: any number. */
+  /** How many changes the rounds of each fault need in total; null: the plan never ends. */
   readonly each: number | null;
   /** Number of consecutive faults in a round; null: one fault, or two concurrent faults. */
   readonly sequence: number | null;
@@ -38,7 +38,7 @@ export class FaultPlan {
     return given[this.#rounds - 1] ?? names;
   }
 
-  /** Adds the changes of a round to each of its faults. */
+  /** Counts the changes that were made in a round for each fault of the round. */
   made(faults: readonly string[], changes: number): void {
     for (const fault of faults) this.#changes.set(fault, (this.#changes.get(fault) ?? 0) + changes);
   }

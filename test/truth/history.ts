@@ -64,7 +64,7 @@ export interface Restore {
   readonly copyEnded: number;
   readonly begun: number;
   readonly ended: number;
-  /** Redis has lost nothing since this time; Infinity: it may have lost something in the round of the restore. */
+  /** Redis has lost nothing since this time; Infinity: Redis may have lost something in this round of faults. */
   storeKeptSince: number;
 }
 

@@ -98,7 +98,7 @@ export class Injections {
     },
   });
 
-  /** Records which gateways are isolated from now on. `end` records the end of the isolation. */
+  /** Records which gateways are isolated from now on. The function `end` below records the end of the isolation. */
   #began(fault: Fault, { what, isolated = [], end }: Injected): Begun {
     const names = isolated.map(({ name }) => name);
     return { what, fault, isolation: beginFault(this.#history, fault.name, what, names), end };
@@ -123,6 +123,6 @@ function kindOf(name: string): FaultKind {
  */
 async function end({ end: takeAway }: Begun, begun: readonly Begun[]): Promise<void> {
   for (const { isolation } of begun) isolation.ended = Math.min(isolation.ended, performance.now());
-  // Ignores a process that ends during its start: it is restarted anyway.
+  // Ignores that a process ends during its start: it is restarted anyway.
   await takeAway().catch(() => undefined);
 }

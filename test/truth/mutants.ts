@@ -28,7 +28,7 @@ interface Result {
 
 const control: Result[] = [];
 if (options.runs !== 'mutants') {
-  // Several mutations share the same options.
+  // Mutations with the same options share one control run.
   const searches = new Map(chosen.map((mutation) => [mutation.options.join(' '), mutation.options]));
   for (const [what, search] of searches) {
     const result = await timed(what, () => soak('dist', controlSeconds, search));

@@ -8,7 +8,7 @@ export const mostCopyAge = 1500;
 /** The possible faults of Redis, by name. */
 export const redisFaults: Readonly<Record<string, FaultKind>> = {
   'stop-redis': {
-    // A failover makes a replica the master, and it may lack changes.
+    // A failover makes a replica the master, and a replica may lack changes.
     losesData: ['sentinel', 'cluster'],
     holdMilliseconds: 2500,
     inject: async ({ store }, random) => {

@@ -1,8 +1,8 @@
 import { isInForce, type HistoryEvent, type Restore } from './history.js';
 
 /**
- * The possible values of a register from a certain time on. A register is one value that changes write and requests
- * reveal: the state of a key, or the status or the allowlist of a merchant.
+ * The possible values of a register from a certain time on. A register is one value: the state of a key, or the status
+ * or the allowlist of a merchant. Changes write it, and the responses to requests reveal it.
  */
 interface Step {
   readonly values: readonly string[];
@@ -71,7 +71,7 @@ export class Registers {
 
   /**
    * Adds the values in the restored copy: requests can observe them again until a later change is in force. Leaves out
-   * the values that the registry holds back.
+   * valid values that the registry holds back, because Redis has the key as revoked or the merchant as INACTIVE.
    */
   #restore(restore: Restore): void {
     const { copyBegun, copyEnded, begun, ended } = restore;

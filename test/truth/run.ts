@@ -120,7 +120,7 @@ class Soak {
     this.#history = history;
     this.#options = options;
     this.#injections = new Injections(deployment, history, options.holdMilliseconds, (plan) => {
-      // Pauses changes in some rounds: a gateway must decide again, even if no other change sets it right.
+      // Pauses the changes in some rounds: a gateway must decide again without the help of a later change.
       this.#isPaused = plan.oneIn(3);
     });
     this.#requests = deployment.gateways.map((gateway) => new Requests(gateway, history));

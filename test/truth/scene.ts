@@ -137,7 +137,7 @@ export class Scene {
     return (await this.#list('/restores/held')) as readonly HeldBack[];
   }
 
-  /** The restores, newest first: each is a period whose changes may be unknown. */
+  /** The restores, newest first. `certain`: whether Redis or a gateway knew a change that the database lacks. */
   async restores(): Promise<readonly { readonly certain: boolean }[]> {
     return (await this.#list('/restores')) as readonly { readonly certain: boolean }[];
   }
@@ -189,7 +189,7 @@ export class Scene {
     return masters;
   }
 
-  /** Resolves when every gateway has had a grant, the registry's permission to use a cache, for some heartbeats. */
+  /** Resolves some heartbeats after every gateway got its grant: the registry's permission to use a cache. */
   async enrolled(): Promise<void> {
     const { store, gateways } = this.deployment;
     await this.until(async () => {

@@ -157,7 +157,7 @@ async function dataServer(
     isRunning = false;
     await server.kill();
   };
-  // Each of two faults may restart this server when it ends.
+  // When two faults end, each of them may restart this server.
   const restart = async (): Promise<void> => {
     if (isRunning) return;
     isRunning = true;
