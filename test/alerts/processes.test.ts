@@ -23,8 +23,8 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   const [gateway, other] = gateways;
   const changed = { 'gateway 1': gateway };
 
-  // A gateway is overloaded if the mean delay of a second is high. Timers around a pause can lower that mean, so the
-  // pauses are repeated.
+  // A gateway is overloaded if the mean event-loop delay within a second is high. Timers around a pause can lower that
+  // mean, so the pauses are repeated.
   const isOverloaded = async (): Promise<boolean> => (await figure(gateway, 'gateway_overloaded')) === 1;
   await caused(
     ['GatewayOverloaded'],
@@ -119,7 +119,8 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   const revision = (state: string): Promise<number> => figure(registry, `registry_${state}_revision`);
   const isUnacknowledged = async (): Promise<boolean> =>
     (await revision('projected')) > (await revision('acknowledged'));
-  // The registry waits only seconds for a silent gateway. A busy machine can miss them, so the change is repeated.
+  // The registry waits only seconds for a silent gateway. On a busy machine the test can miss that time, so it repeats
+  // the change.
   await caused(
     ['RegistryChangesUnacknowledged'],
     { registry },

@@ -87,8 +87,8 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     await wait(3000);
     return false;
   };
-  // The records need much more memory than the connections of Redis. With only a megabyte of records, Redis would never
-  // evict the records that are read every second.
+  // The records need about a megabyte, much more memory than the connections of Redis. So Redis can free enough memory
+  // without evicting the records that are read every second.
   const ipAllowlist = Array.from({ length: 100 }, (_, number) => `9.9.9.${number}`);
   const large = {
     ...{ type: 'merchant', name: 'x'.repeat(100), status: 'ACTIVE', goLive: false },
@@ -107,8 +107,8 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     ['RegistryRepairPaused'],
     { registry },
     async () => {
-      // Usually the records read every second stay and others are evicted; occasionally it is the reverse, and all
-      // records are rewritten.
+      // With few samples, Redis may evict a record that is read every second. The registry would then rewrite all
+      // records and not pause.
       await client.config('SET', 'maxmemory-samples', '64');
       await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
       await until('repair is paused', () => isPausedWhileFull(), 120);

@@ -140,7 +140,8 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     let opened: Socket[] = [];
     const refused = async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough;
     const more = async (): Promise<boolean> => {
-      // Opens a few bodies at a time, and replaces closed ones: a busy machine refuses some bodies for another reason.
+      // Opens a few bodies at a time, and replaces closed ones: a gateway on a busy machine refuses some bodies for
+      // another reason.
       opened = opened.filter(({ closed }) => !closed);
       if (opened.length < most) opened.push(...begin());
       return refused();

@@ -112,7 +112,7 @@ async function ordinary(
   await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Shop' });
 }
 
-/** Starts a deployment and records its metrics in a quiet minute. Each scenario starts with an hour of such minutes. */
+/** Starts a deployment and records its metrics in a quiet minute. Each scenario begins with an hour of that minute. */
 export async function openScenes(t: Test, test: keyof typeof covered) {
   const rig = await startRig(t);
   const deployment = await deploy(rig);
@@ -201,7 +201,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       ]);
       add(alerts.join(', '), before, after, expected);
     },
-    /** Adds a scenario with metrics from another source. */
+    /** Adds a scenario with metrics that the test itself has read. */
     told: (alert: string, name: string, before: Scrape, after: Scrape): void => {
       caused.add(alert);
       const expected = [

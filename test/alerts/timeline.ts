@@ -100,7 +100,7 @@ function stretch(from: number | null, to: number | null, isCounter: boolean, min
 /** Continues a counter: each minute adds the increment of the cause. */
 function grown(begun: number | null, from: number | null, to: number | null): (number | null)[] {
   const step = to === null ? 0 : to - (from ?? 0);
-  // A counter that a restart reset starts from 0 again.
+  // After a restart has reset a counter, it starts from 0 again.
   const start = step < 0 ? 0 : (begun ?? 0);
   const gain = step < 0 ? (to ?? 0) : step;
   return Array.from({ length: causedMinutes }, (_, minute) => (to === null ? null : start + gain * (minute + 1)));

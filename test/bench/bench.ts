@@ -5,8 +5,8 @@ import { writePage } from './compare/page.js';
 import { tables, type Results } from './compare/report.js';
 import { run } from './compare/run.js';
 
-// Compares the CPU time per request of this gateway with other gateways and proxies: separate processes, measured in
-// turn.
+// Compares the CPU time per request of this gateway with that of other gateways and proxies. Each runs in processes of
+// its own, and they are measured in turn.
 
 const options = readOptions(process.argv.slice(2));
 const { fromFile, jsonFile } = options;

@@ -5,7 +5,7 @@ import { imageEnvironment } from './image-environment.js';
 /** Records stay cached for as long as a measurement takes. */
 const benchSettings = { keyStore: { cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } } };
 
-/** Starts a deployment whose processes have the environment of the image. */
+/** Starts a deployment whose processes have the environment variables of the container image. */
 export function startBenchDeployment(t: Teardown, options: DeploymentOptions = {}): Promise<Deployment> {
   const settings = merged(benchSettings, options.settings ?? {}) as object;
   const { NODE_OPTIONS: nodeOptions = '', ...environment } = imageEnvironment;

@@ -6,8 +6,8 @@ import { round } from './figures.js';
 import { benchKey } from './key-file.js';
 import { isFilled, seedKeys } from './seed.js';
 
-// Empties Redis and at once sends requests with keys that no gateway has cached. Measures the time until all are
-// accepted.
+// Empties Redis and at once sends requests with keys that no gateway has cached. Measures the time until each of these
+// keys was accepted.
 
 const options = optionsOf({ keys: '10000', asked: '1000', connections: '100' });
 const keys = numberIn('keys', options.keys);

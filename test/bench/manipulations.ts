@@ -166,7 +166,7 @@ try {
   await t.close();
 }
 
-/** Forges a record so that its key would be accepted, with an unchanged seal. */
+/** Changes a record so that its key would be accepted, but leaves its seal unchanged. */
 function forgedOf(text: string): string {
   return text
     .replace(/"status":"\w+"/, '"status":"ACTIVE"')

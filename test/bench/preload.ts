@@ -9,8 +9,8 @@ import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 
-// Measures the preload of records: its effect on concurrent requests, in turns with the same gateway after the preload.
-// Also counts the requests that fail during an outage of Redis.
+// Measures how the preload of records slows concurrent requests. The same gateway is measured in turns: while it
+// preloads, and when it has all records. Also counts the requests that fail during an outage of Redis.
 
 const options = optionsOf({
   ...{ keys: '100000', rate: '3000', turns: '6', seconds: '12' },

@@ -17,8 +17,8 @@ import type { Attack, Reached } from './siege/attackers.js';
 import { killAtEnd } from '../product-command.js';
 
 // One client with a key, while clients without a key hold connections, trickle bodies and repeat handshakes, from few
-// or many addresses. Measures the time to the client's first response and its requests without a response. `--program`
-// names another build for comparison.
+// or many addresses. Measures how long the client with the key waits for its first response, and counts its requests
+// that get no response. `--program` names another build for comparison.
 
 const options = optionsOf({
   ...{ idle: '10000', bodies: '500', handshakes: '300', addresses: '3,1000', connections: '10000', seconds: '20' },

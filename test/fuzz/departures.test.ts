@@ -36,7 +36,7 @@ interface Departures {
   readonly limits: DeepPartial<Config['limits']>;
   readonly batches: number;
   readonly clientsInABatch: number;
-  /** Runs a client. Resolves when the client does nothing more, with a function that ends it if it must be ended. */
+  /** Runs a client until it does nothing more. Resolves with a function that disconnects it; undefined: it has left. */
   readonly go: (gateway: GatewayUnderTest, departure: Departure) => Promise<(() => void) | undefined>;
 }
 

@@ -19,7 +19,7 @@ const proxyHeaders = [
   Buffer.from('0d0a0d0a000d0a515549540a2111000ccb0071090a000001303901bb', 'hex'),
   Buffer.from('0d0a0d0a000d0a515549540a20000000', 'hex'),
 ];
-/** Body lengths that a request declares, and of which a part arrives before the client leaves. */
+/** Body lengths that a request declares. Before the client leaves, it sends the whole body or a part of the body. */
 const bodies = [0, 2, 900, 65_536, 65_537, 100_000];
 
 /** A client that sends requests and disconnects. */

@@ -9,7 +9,7 @@ import type { Scenario } from './scenarios.js';
 import { quantileOf } from './statistics.js';
 import { usageOf } from './usage.js';
 
-/** The figures of one subject in one round. */
+/** The figures of one subject (a measured program) in one round. */
 export interface Round {
   readonly requests: number;
   readonly perSecond: number;

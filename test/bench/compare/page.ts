@@ -7,7 +7,7 @@ const folder = 'docs/benchmarks';
 const [page, data] = ['docs/benchmarks.md', `${folder}/tables.md`];
 const [begin, end] = ['<!-- written by npm run bench -- --docs -->', '<!-- end of what the bench writes -->'];
 
-/** Draws the plots, and replaces the table of targets in the page of the benchmarks and the tables in its data. */
+/** Draws the plots. Replaces the targets in docs/benchmarks.md and the tables in docs/benchmarks/tables.md. */
 export function writePage(results: Results): void {
   for (const name of readdirSync(folder)) if (name.endsWith('.svg')) rmSync(`${folder}/${name}`);
   for (const scenario of results.scenarios) writeFileSync(`${folder}/${scenario.name}.svg`, plotOf(scenario));
@@ -26,7 +26,7 @@ function replaceIn(file: string, parts: readonly string[]): void {
   writeFileSync(file, before + [begin, ...parts, end].join('\n\n') + after);
 }
 
-/** CPU time per request; at a fixed rate, the latency of the response. */
+/** The plot of a scenario: CPU time per request or, at a fixed rate, the latency of the response. */
 function plotOf({ name, measured }: Results['scenarios'][number]): string {
   const isTimed = measured.some(({ rounds }) => rounds.some(({ latency }) => latency !== null));
   const standing = measured.filter(({ failure }) => failure === null);

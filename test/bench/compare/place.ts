@@ -24,7 +24,7 @@ export interface Place {
 /** Keys per merchant. */
 const keysOfMerchant = 10;
 
-/** The API key of this number, as long as a generated key. */
+/** The API key of this number. It has the length of a generated key. */
 export function benchKey(number: number): string {
   return `svc_live_${number.toString(36).padStart(49, 'k')}`;
 }

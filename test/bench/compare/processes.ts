@@ -30,7 +30,7 @@ export interface Program {
   readonly args: readonly string[];
   /** Environment variables that differ from those of this process. */
   readonly env?: NodeJS.ProcessEnv;
-  /** Runs on the CPU of the subjects. */
+  /** Whether it runs on the CPU of the subjects. */
   readonly isSubject: boolean;
   /** The text that it prints once started, or the port on which it then listens. */
   readonly started: RegExp | number;

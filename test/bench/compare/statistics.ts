@@ -18,7 +18,10 @@ export function spreadOf(numbers: readonly number[]): Spread {
   return { median, min: sorted[0] ?? NaN, max: sorted.at(-1) ?? NaN };
 }
 
-/** The ratios of one subject to another, round by round: a temporary disturbance of the machine affects both. */
+/**
+ * The spread of the ratios of one subject to another. Each ratio is of the same round, because a temporary disturbance
+ * of the machine affects both subjects.
+ */
 export function ratiosOf(ones: readonly number[], others: readonly number[]): Spread {
   return spreadOf(ones.map((one, round) => one / (others[round] ?? NaN)));
 }

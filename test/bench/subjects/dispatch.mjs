@@ -1,4 +1,5 @@
-// The lower bound on Node's HTTP stack: a node:http server, undici's dispatch and a key check, nothing more.
+// The least that a proxy on Node's HTTP stack can cost: a node:http server, undici's dispatch and a key check, nothing
+// more.
 import { Pool } from 'undici';
 import { admit, listen, settings, upstreamPath } from './key-check.mjs';
 

@@ -1,5 +1,5 @@
-// The lower bound below Node's HTTP stack: node:net and node:tls, a key check and a fixed response. It does not parse
-// HTTP correctly and has no upstream: no program on Node's sockets can cost less.
+// The least that a program on Node's sockets can cost: node:net and node:tls, a key check and a fixed response. It does
+// not parse HTTP correctly and has no upstream.
 import net from 'node:net';
 import tls from 'node:tls';
 import { certificate, checkKey, ready } from './key-check.mjs';

@@ -51,7 +51,7 @@ export class Draws {
     return median * Math.exp(sigma * this.normal());
   }
 
-  /** A number of events (Poisson). */
+  /** Draws a number of events with this mean (Poisson distribution). */
   count(mean: number): number {
     if (mean > 50) return Math.max(0, Math.round(mean + Math.sqrt(mean) * this.normal()));
     const least = Math.exp(-mean);

@@ -11,7 +11,7 @@ export interface Scenario {
   readonly seed: number;
   readonly merchants: number;
   readonly weeks: number;
-  /** Planted misuse of each class. */
+  /** How many misuses of each class to plant. */
   readonly planted: number;
   readonly thresholds: Thresholds;
 }

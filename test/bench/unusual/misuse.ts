@@ -8,7 +8,7 @@ export const misuseClasses = ['new country', 'woken key', 'surge', 'spread'] as 
 /** A class of planted misuse. */
 export type MisuseClass = (typeof misuseClasses)[number];
 
-/** What the plan of a misuse needs to know of the key's own use. */
+/** What the plan of a misuse needs to know about how the merchant uses the key. */
 export interface OwnUse {
   readonly busiestHour: number;
   readonly last: number;
@@ -29,7 +29,7 @@ function attackerIn(draws: Draws, country: string): Origin {
   return { address: addressIn(draws, asNumber), country, asNumber };
 }
 
-/** The requests of one misuse, in order, and the time of the first one that shows it. */
+/** The requests of one misuse, in order, and the time of the first request that shows it to be a misuse. */
 export interface Misuse {
   readonly of: MisuseClass;
   readonly requests: readonly Requests[];
@@ -43,7 +43,7 @@ const shows = { surgeFactor: 10, surgeRequests: 200, newAddresses: 20 };
 export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: number, own: OwnUse): Misuse {
   if (of === 'surge') return surge(draws, subject, at, own);
   if (of === 'spread') return spreadOver(draws, subject, at);
-  // An attacker who uses an idle key may be in the merchant's country. The others are in another country.
+  // An attacker with an idle key may be in the merchant's country. An attacker of the class `new country` never is.
   const usual = new Set([subject.country, ...subject.origins.map(({ country }) => country)]);
   const foreign = elsewhere.filter((country) => !usual.has(country));
   const isNear = of === 'woken key' && draws.isTrue(0.5);
