@@ -16,7 +16,7 @@ export interface Said {
   readonly answered: number;
 }
 
-/** Continuous requests to one gateway, one after the other. */
+/** Requests to one gateway while the test goes on, and their responses so far. */
 export interface Watch {
   readonly seen: readonly Called[];
   stop(): Promise<void>;
@@ -160,6 +160,7 @@ export class Scene {
     return status;
   }
 
+  /** Sends requests with one key to a gateway, one after the other, until they are stopped. */
   watch(gateway: Party, key: TestKey): Watch {
     const seen: Called[] = [];
     const state = { isRunning: true };
