@@ -138,7 +138,7 @@ t.test('a collector that trickles its response times out, and the next spans are
   const { traces, problems } = openTraces(t, `${url}/`, { timeoutMilliseconds: 3_000 });
   traces.take(span);
   await until(() => problems.length === 1);
-  t.match(problems, [/^the collector cannot be reached: .*timeout/]);
+  t.same(problems, ['the collector cannot be reached: timeout']);
   isDripping = false;
   traces.take(span);
   await until(() => traces.stats().exported === 1);

@@ -129,8 +129,16 @@ t.test('a value in Redis larger than a message is not read', { skip: withoutRedi
   await redis.client.xadd(stream, '*', 'message', large);
   inbox.serve({ echo: (body) => Promise.resolve(body) });
   await until(() => Promise.resolve(refused.length > 0), 'it is discarded');
-  t.same(refused, ['the message is not sealed with the secret in keys.recordSecretFile']);
+  t.same(refused, ['the message is malformed, or it is not sealed with the secret in keys.recordSecretFile']);
   t.ok((await sent()) - before < 1_000_000, 'nor by the registry');
+});
+
+t.test('a reply that is too long to be sent is reported', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis, refused } = await openChannel(t);
+  inbox.serve({ echo: () => Promise.resolve('x'.repeat(65_537)) });
+  await t.rejects(channel.send({ kind: 'echo', body: 'a' }), /the registry does not reply/);
+  t.same(refused, ['the reply to the message has more than 65536 characters, so it cannot be sent']);
+  t.equal(await redis.client.xlen(stream), 0, 'the message is not handled again');
 });
 
 t.test('the stream has a maximum length', { skip: withoutRedis }, async (t) => {

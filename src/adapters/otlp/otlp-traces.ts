@@ -1,5 +1,6 @@
 import type { Span, TraceExport } from '../../gateway/ports.js';
 import { Agent, request } from 'undici';
+import { connectionProblem } from '../checkpoints/connection-problem.js';
 
 /** Destination and sampling of spans. */
 export interface OtlpTracesOptions {
@@ -124,8 +125,7 @@ export class OtlpTraces implements TraceExport {
       await body.dump({ limit: maxResponseBytes, signal });
       return statusCode >= 200 && statusCode <= 299 ? null : `the collector responded with status ${statusCode}`;
     } catch (error) {
-      const { code, message } = error as { code?: unknown; message: string };
-      return `the collector cannot be reached: ${typeof code === 'string' ? code : message}`;
+      return `the collector cannot be reached: ${connectionProblem(error)}`;
     }
   }
 }

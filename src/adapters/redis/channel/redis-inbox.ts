@@ -142,7 +142,7 @@ export class RedisInbox implements GatewayInbox {
     if (message === null || handler === undefined) {
       this.#events.onRefused(
         message === null
-          ? 'the message is not sealed with the secret in keys.recordSecretFile'
+          ? `the message is malformed${this.#seals.areOn ? ', or it is not sealed with the secret in keys.recordSecretFile' : ''}`
           : 'the kind of the message is unknown: a newer release of the gateway may have sent it',
       );
       return true;
@@ -161,8 +161,11 @@ export class RedisInbox implements GatewayInbox {
       return true;
     }
     const name = this.#names.reply(message.id);
-    if (reply.length <= maxMessageBytes)
-      await this.#redis.set(name, replyText(this.#seals, name, reply), 'PX', replyMilliseconds);
+    if (reply.length > maxMessageBytes)
+      this.#events.onRefused(
+        `the reply to the message has more than ${maxMessageBytes} characters, so it cannot be sent`,
+      );
+    else await this.#redis.set(name, replyText(this.#seals, name, reply), 'PX', replyMilliseconds);
     return true;
   }
 
