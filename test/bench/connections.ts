@@ -10,7 +10,7 @@ import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startServer } from '../start-server.js';
 import { residentMebibytes } from './resident-memory.js';
-import { round } from './figures.js';
+import { round } from './distribution.js';
 import type { IdleOrder } from './idle-clients.js';
 
 // Measures the memory per idle connection of a gateway, with a separate process for each kind of connection.

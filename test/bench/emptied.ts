@@ -2,7 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
-import { round } from './figures.js';
+import { round } from './distribution.js';
 import { benchKey } from './key-file.js';
 import { isFilled, seedKeys } from './seed.js';
 

@@ -4,7 +4,7 @@ import { numberIn, optionsOf, say } from './command-line.js';
 import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
-import { distributionOf, distributionText } from './figures.js';
+import { distributionOf, distributionText } from './distribution.js';
 import { benchKey } from './key-file.js';
 import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';

@@ -16,7 +16,7 @@ import { killAtEnd, productCommand } from '../product-command.js';
 import { startServer } from '../start-server.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
-import { round } from './figures.js';
+import { round } from './distribution.js';
 
 // Floods a gateway with requests without a key, from one address or many. Measures how large the access log becomes.
 // Checks that its request counts add up, and that no valid key from the same address is rejected meanwhile.

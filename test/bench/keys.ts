@@ -4,7 +4,7 @@ import type { Deployment } from '../deployment/deployment.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
 import { residentMebibytes } from './resident-memory.js';
-import { distributionText, round } from './figures.js';
+import { distributionText, round } from './distribution.js';
 import { writeKeyFile } from './key-file.js';
 import { compareLookUps } from './look-ups.js';
 import { isFilled } from './seed.js';

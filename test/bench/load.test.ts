@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { judge } from './compare/targets.js';
 import { quantileOf, ratiosOf, spreadOf } from './compare/statistics.js';
-import { AnswerReader } from './load/answer-reader.js';
+import { AnswerReader } from './load/response-reader.js';
 import { openClosedLoop } from './load/closed-loop.js';
 
 const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n';

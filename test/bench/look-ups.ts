@@ -1,7 +1,7 @@
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
-import { distributionOf, round } from './figures.js';
+import { distributionOf, round } from './distribution.js';
 import { benchKey } from './key-file.js';
 
 /** The cost of a look-up in two stores, measured alternately, and the ratio of the second to the first. */

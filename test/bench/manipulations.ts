@@ -5,7 +5,7 @@ import { numberIn, optionsOf, say } from './command-line.js';
 import type { GatewayProcess } from '../deployment/deployment.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
-import { distributionOf, distributionText } from './figures.js';
+import { distributionOf, distributionText } from './distribution.js';
 import { benchKey } from './key-file.js';
 import { benchKeyId, seedKeys } from './seed.js';
 

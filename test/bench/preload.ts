@@ -4,7 +4,7 @@ import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
 import { residentMebibytes } from './resident-memory.js';
-import { distributionOf, distributionText, round } from './figures.js';
+import { distributionOf, distributionText, round } from './distribution.js';
 import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';

@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises';
 import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
 import { residentMebibytes } from './resident-memory.js';
-import { distributionOf, type Distribution } from './figures.js';
+import { distributionOf, type Distribution } from './distribution.js';
 import { benchKey } from './key-file.js';
 
 const connections = 8;

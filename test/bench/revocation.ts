@@ -2,7 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
-import { distributionOf, distributionText } from './figures.js';
+import { distributionOf, distributionText } from './distribution.js';
 import { Beside, Load } from './load.js';
 
 // Measures how long a revocation takes to return, and checks that it is in force then. Three gateway processes run

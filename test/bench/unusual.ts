@@ -1,5 +1,5 @@
 import { numberIn, optionsOf, say } from './command-line.js';
-import { distributionOf, round } from './figures.js';
+import { distributionOf, round } from './distribution.js';
 import { evaluate, type Evaluation } from './unusual/evaluation.js';
 import { misuseClasses } from './unusual/misuse.js';
 

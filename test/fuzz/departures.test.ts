@@ -5,7 +5,7 @@ import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { ask, liveKey, startTestGateway } from '../edge/harness.js';
 import type { GatewayUnderTest } from '../edge/harness.js';
 import { leftOpen } from '../edge/left-open.js';
-import { hangMilliseconds } from './answers.js';
+import { hangMilliseconds } from './responses.js';
 import { depart, departure, fallAsleep } from './departures.js';
 import type { Departure } from './departures.js';
 import { startHastyService } from './hasty-service.js';

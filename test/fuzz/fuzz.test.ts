@@ -1,7 +1,7 @@
 import t from 'tap';
 import { liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 import type { RecordingUpstream } from '../edge/harness.js';
-import { serviceBody } from './answers.js';
+import { serviceBody } from './responses.js';
 import { http1Case } from './http1-cases.js';
 import { http1Problems } from './http1-run.js';
 import { Random } from './random.js';

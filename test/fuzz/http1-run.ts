@@ -1,7 +1,7 @@
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { connect } from '../edge/harness.js';
 import type { GatewayUnderTest } from '../edge/harness.js';
-import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './answers.js';
+import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './responses.js';
 
 /** Writes texts to a new connection; resolves with all received bytes once the gateway has closed the connection. */
 async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string> {

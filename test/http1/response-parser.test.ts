@@ -6,7 +6,7 @@ import t from 'tap';
 import { ResponseParser } from '../../src/edge/http1/response-parser.js';
 import type { ResponseHead } from '../../src/edge/http1/response-reader.js';
 import { startBareUpstream } from '../edge/harness.js';
-import { bytesOf, bytesWritten, cut, places, written } from '../edge/service-answers.js';
+import { bytesOf, bytesWritten, cut, places, written } from '../edge/service-responses.js';
 
 /** What a parser reported about the bytes of a connection. */
 interface Told {

@@ -10,7 +10,7 @@ import { startBenchDeployment } from '../bench/deployment.js';
 import type { GatewayProcess } from '../deployment/deployment.js';
 import type { Teardowns } from '../deployment/teardowns.js';
 import { benchKey } from '../bench/key-file.js';
-import { AnswerReader } from '../bench/load/answer-reader.js';
+import { AnswerReader } from '../bench/load/response-reader.js';
 import { benchKeyId, seedKeys } from '../bench/seed.js';
 import type { Place, Question } from './probe.js';
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
-import { AnswerReader } from './answer-reader.js';
+import { AnswerReader } from './response-reader.js';
 
 /** The port of a subject, and its TLS certificate. */
 export interface Target {

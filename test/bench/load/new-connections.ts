@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import tls from 'node:tls';
-import { AnswerReader } from './answer-reader.js';
+import { AnswerReader } from './response-reader.js';
 import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startBareUpstream, startTestGateway } from './harness.js';
-import { bytesWritten, cut, places, written } from './service-answers.js';
+import { bytesWritten, cut, places, written } from './service-responses.js';
 
 /** The response that a client received. */
 interface Got {
