@@ -56,11 +56,11 @@ export class RegistrySteps {
     if (talks) {
       this.#rebuild(now, step);
       this.#publishChanges(now, step);
-      this.#lookAtGateways(now, step);
+      this.#checkGateways(now, step);
       this.#grant(now, step);
     } else if (mayPublish) this.#publish(now, step);
-    if (this.#isOneOfTwo) this.#answerInTwoReads(now, step);
-    else if (talks) this.#answer(now, step);
+    if (this.#isOneOfTwo) this.#reportInTwoReads(now, step);
+    else if (talks) this.#report(now, step);
   }
 
   #of(state: State): Registry {
@@ -132,7 +132,7 @@ export class RegistrySteps {
     step(`${this.#name} compares`, (next) => {
       const registry = this.#of(next);
       const server = pick(next.servers, meta);
-      for (const watch of registry.watches) watch.heard = 0;
+      for (const watch of registry.watches) watch.noticed = 0;
       if (this.#mechanisms.recount) restartSilence(registry);
       registry.connection = meta + 1;
       registry.run = server.run;
@@ -338,14 +338,14 @@ export class RegistrySteps {
     });
   }
 
-  #lookAtGateways(now: State, step: Step): void {
+  #checkGateways(now: State, step: Step): void {
     const { sql } = now;
     const registry = this.#of(now);
     const server = this.#server(now);
     if (registry.phase !== phases.steady || server.generation !== sql.generation) return;
     step(`${this.#name} looks at the gateways`, (next) => {
       registry.watches.forEach((_, g) => {
-        this.#look(next, g);
+        this.#checkGateway(next, g);
       });
     });
     if (this.#mechanisms.countEnrolments && sql.roster > server.roster) {
@@ -375,7 +375,7 @@ export class RegistrySteps {
   }
 
   /** Updates the registry's view of a gateway: it is alive or new, or it has left or was silent for its lifetime. */
-  #look(next: State, g: number): void {
+  #checkGateway(next: State, g: number): void {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(next).watches, g);
     const row = pick(next.sql.rows, g);
@@ -391,11 +391,11 @@ export class RegistrySteps {
         setSilence(watch, acknowledgement.session, 0);
       }
     }
-    if (mechanisms.heard && watch.heard === 1) {
+    if (mechanisms.noticeProvesLife && watch.noticed === 1) {
       watch.silent0 = 0;
       watch.silent1 = 0;
     }
-    watch.heard = 0;
+    watch.noticed = 0;
     if (acknowledgement.state === 2) this.#remove(next, g, acknowledgement.session);
     for (let session = 0; session < this.#rules.sessions; session++) {
       const isAlive = acknowledgement.state === 1 && acknowledgement.session === session && acknowledgement.age < LIFE;
@@ -438,7 +438,7 @@ export class RegistrySteps {
       if (acknowledgement.state !== 1 || acknowledgement.generation !== sql.generation) return;
       if ((mechanisms.countEnrolments && server.roster === 0) || (mechanisms.rowFirst && !hasRow)) return;
       step(`${this.#name} grants gateway ${g}`, (next) => {
-        if (!mechanisms.rowFirst) pick(this.#of(next).watches, g).heard = 0;
+        if (!mechanisms.rowFirst) pick(this.#of(next).watches, g).noticed = 0;
         this.#writeGrant(next, g, acknowledgement.generation, acknowledgement.age);
       });
     });
@@ -485,7 +485,7 @@ export class RegistrySteps {
     grant.age = age;
   }
 
-  #answer(now: State, step: Step): void {
+  #report(now: State, step: Step): void {
     const { sql, world } = now;
     const mechanisms = this.#mechanisms;
     const registry = this.#of(now);
@@ -515,7 +515,7 @@ export class RegistrySteps {
     const hasAcknowledged = this.#hasAcknowledged(now, g, revision, now.sql.generation);
     if (acknowledgement.state === 1 && !hasAcknowledged) return false;
     if (!mechanisms.roster) return true;
-    if (mechanisms.heard && watch.heard === 1) return false; // the registry reads the gateway's state first
+    if (mechanisms.noticeProvesLife && watch.noticed === 1) return false; // the registry reads the gateway's state first
     for (let session = 0; session < this.#rules.sessions; session++) {
       const isInRoster = (pick(now.sql.rows, g).sessions & (1 << session)) !== 0;
       if (!isInRoster || (hasAcknowledged && acknowledgement.session === session)) continue;
@@ -533,7 +533,7 @@ export class RegistrySteps {
   }
 
   /** Any registry responds, also without the lease: it reads SQL, then Redis. */
-  #answerInTwoReads(now: State, step: Step): void {
+  #reportInTwoReads(now: State, step: Step): void {
     const { sql, world } = now;
     const registry = this.#of(now);
     const server = pick(now.servers, this.#rules.metaMaster(now));
@@ -548,7 +548,7 @@ export class RegistrySteps {
       });
       return;
     }
-    const isNamed = server.server === server.run || !this.#mechanisms.answerNamesServer;
+    const isNamed = server.server === server.run || !this.#mechanisms.reportNamesServer;
     const isPending = now.gateways.some((_, g) => {
       if (this.#hasAcknowledged(now, g, world.revisionK, registry.asksGeneration)) return false;
       return pick(server.acknowledgements, g).state === 1 || pick(registry.watches, g).row !== 0;
@@ -556,7 +556,7 @@ export class RegistrySteps {
     const isInForce = server.up === 1 && server.generation === registry.asksGeneration && isNamed && !isPending;
     step(`${this.#name}: K is ${isInForce ? 'IN FORCE' : 'pending'}`, (next) => {
       if (isInForce) next.world.saidK = 1;
-      clearAnswer(this.#of(next));
+      clearReport(this.#of(next));
     });
   }
 }
@@ -574,7 +574,7 @@ function stopWork(registry: Registry): void {
 /** The process of a registry ends. */
 export function crash(registry: Registry, mechanisms: Mechanisms): void {
   stopWork(registry);
-  clearAnswer(registry);
+  clearReport(registry);
   registry.up = 0;
   registry.knows = 0;
   registry.run = 0;
@@ -587,7 +587,7 @@ export function crash(registry: Registry, mechanisms: Mechanisms): void {
   registry.generation = 0;
   registry.change = 0;
   registry.mark = 0;
-  for (const watch of registry.watches) watch.heard = 0;
+  for (const watch of registry.watches) watch.noticed = 0;
   if (mechanisms.recount || !mechanisms.roster) restartSilence(registry);
 }
 
@@ -618,7 +618,7 @@ function clearGranting(watch: Watch): void {
   watch.mayGrant = 0;
 }
 
-function clearAnswer(registry: Registry): void {
+function clearReport(registry: Registry): void {
   registry.asks = 0;
   registry.asksGeneration = 0;
   for (const watch of registry.watches) watch.row = 0;

@@ -36,7 +36,7 @@ export const newProtocol = {
   /** The registry measures the silence of gateways anew after each start and each comparison of Redis with SQL. */
   recount: true,
   /** A notice about an acknowledgement proves that the gateway lives, even if the acknowledgement is then missing. */
-  heard: true,
+  noticeProvesLife: true,
   /** If SQL is not proven to be current, the registry waits LIFE before the first "in force". */
   unproven: true,
   /** If a crash or another loss interrupts the wait of `unproven`, the registry waits again. */
@@ -97,7 +97,7 @@ export const newProtocol = {
   /** A registry reads the beats, then checks its lease, then writes the grants. */
   leaseAfterBeats: true,
   /** "In force" needs an mg:meta that names the server from which it was read. */
-  answerNamesServer: true,
+  reportNamesServer: true,
   /** In a Cluster, a gateway decides by a record only if the marker of its slot shows that no change is missing. */
   slotMarkers: true,
   /** In a Cluster, the registry rebuilds Redis unless the markers of all slots show that no change is missing. */
@@ -253,7 +253,7 @@ export class Rules {
   announce(state: State, server: number, gateway: number): void {
     for (const registry of state.registries) {
       const isBound = registry.connection - 1 === server && pick(state.servers, server).run === registry.run;
-      if (registry.up === 1 && isBound) pick(registry.watches, gateway).heard = 1;
+      if (registry.up === 1 && isBound) pick(registry.watches, gateway).noticed = 1;
     }
   }
 

@@ -153,7 +153,7 @@ export const mutations: readonly (readonly [Partial<Mechanisms>, WorldName])[] =
   [{ rowFirst: false }, 'keys'],
   [{ freshGrant: false }, 'restart'],
   [{ budgetEnds: false }, 'quiet'],
-  [{ heard: false }, 'keys'],
+  [{ noticeProvesLife: false }, 'keys'],
   [{ recount: false }, 'keys'],
   [{ confirm: false }, 'restart'],
   [{ neverBack: false }, 'restart'],
@@ -255,7 +255,7 @@ export const secondLocks: readonly (readonly [Partial<Mechanisms>, WorldName])[]
   [{ memory: false }, 'restart'],
   [{ formerPending: false }, 'former'],
   [{ formerPending: false }, 'former, restored'],
-  [{ answerNamesServer: false }, 'lease, restart'],
+  [{ reportNamesServer: false }, 'lease, restart'],
 ];
 
 /** The search of one world without some mechanisms of the documented protocol. */
