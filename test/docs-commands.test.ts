@@ -153,11 +153,11 @@ t.test('folders that the documents write to exist when the blocks are pasted in 
 t.test('before the gateways start after a disaster, the runbook names only commands that need none', (t) => {
   const page = readFileSync('docs/operations.md', 'utf8');
   const [, named = ''] = /Before they start, run only([^.]*) of step 6/.exec(page) ?? [];
-  const look = printedBlocks('docs/operations.md').find(({ heading }) => heading === '6. Look')?.commands ?? '';
-  t.match(look, '"$READY"', 'the step has commands that need a gateway');
+  const step = printedBlocks('docs/operations.md').find(({ heading }) => heading === '6. Look')?.commands ?? '';
+  t.match(step, '"$READY"', 'the step has commands that need a gateway');
   t.same(
     Array.from(named.matchAll(/`([^`]+)`/g), ([, command]) => command),
-    look.match(/(?<=main\.js )[a-z]+ [a-z]+/g),
+    step.match(/(?<=main\.js )[a-z]+ [a-z]+/g),
   );
   t.end();
 });
@@ -221,10 +221,10 @@ t.test('alerts count events before the first scrape of a series, and compare a b
 });
 
 t.test('each failure metric with the values 0 and 1 has an alert', (t) => {
-  const figures = [...readFileSync('docs/monitoring.md', 'utf8').matchAll(/^\| `(\w+)` \|[^|]*\| 1 while /gm)];
-  t.ok(figures.length > 8);
+  const metrics = [...readFileSync('docs/monitoring.md', 'utf8').matchAll(/^\| `(\w+)` \|[^|]*\| 1 while /gm)];
+  t.ok(metrics.length > 8);
   const alerts = readFileSync('helm/files/alerts.yaml', 'utf8');
-  for (const [, figure = ''] of figures) t.ok(new RegExp(`${figure}\\{\\} == [01]\\b`).test(alerts), figure);
+  for (const [, metric = ''] of metrics) t.ok(new RegExp(`${metric}\\{\\} == [01]\\b`).test(alerts), metric);
   t.end();
 });
 

@@ -23,9 +23,9 @@ import { tableOf } from './document-tables.js';
 const readme = readFileSync('README.md', 'utf8');
 
 t.test("the README's error tables match the code, row for row and in order", (t) => {
-  const told = tableOf(readme, 'code', 'status', 'message', 'what to fix');
+  const documented = tableOf(readme, 'code', 'status', 'message', 'what to fix');
   t.same(
-    told.map(([code, status, message]) => ({ code, status, message })),
+    documented.map(([code, status, message]) => ({ code, status, message })),
     denials.map(({ code, status, message }) => ({ code: `\`${code}\``, status: String(status), message })),
   );
   const errors = tableOf(readme, 'code', 'status', 'message', 'when');
@@ -34,11 +34,11 @@ t.test("the README's error tables match the code, row for row and in order", (t)
     Object.entries(gatewayErrors).map(([code, { status, message }]) => [`\`${code}\``, String(status), message]),
   );
   t.ok(
-    [...told, ...errors].every((row) => (row[3] ?? '').length > 5),
+    [...documented, ...errors].every((row) => (row[3] ?? '').length > 5),
     'each row says what to do or when',
   );
   t.same(
-    told.map((row) => row[3]),
+    documented.map((row) => row[3]),
     denials.map(({ code }) => remedies[code].remedy),
   );
   t.same(
@@ -77,9 +77,9 @@ t.test('docs/errors.md has one section for each code, with the texts of the tabl
 });
 
 t.test('the documented error codes of the services match the code, row for row and in order', (t) => {
-  const told = tableOf(readFileSync('docs/services.md', 'utf8'), 'code', 'status', 'when');
+  const documented = tableOf(readFileSync('docs/services.md', 'utf8'), 'code', 'status', 'when');
   t.same(
-    told,
+    documented,
     failureCodeEntries.map(([code, { status, meaning }]) => [`\`${code}\``, String(status), meaning]),
   );
   t.end();
@@ -121,8 +121,8 @@ t.test('the command document has exactly the existing commands, and names those 
     const inner = namesIn(await helpOf(first));
     known.push(...(inner.length === 0 ? [first] : inner.map((second) => `${first} ${second}`)));
   }
-  const told = tableOf(page, 'command', 'what it does').map(([command = '']) => command.replaceAll('`', ''));
-  t.same(told.toSorted(), known.map((name) => `merchant-gateway ${name}`).toSorted());
+  const documented = tableOf(page, 'command', 'what it does').map(([command = '']) => command.replaceAll('`', ''));
+  t.same(documented.toSorted(), known.map((name) => `merchant-gateway ${name}`).toSorted());
 
   const without: string[] = [];
   for (const name of known) {
@@ -222,27 +222,27 @@ t.test('the failure modes name existing codes, responses, metrics and log lines'
     .filter((entry) => entry.isFile())
     .map((entry) => readFileSync(`${entry.parentPath}/${entry.name}`, 'utf8'))
     .join('\n');
-  const answers = new Map([
+  const responses = new Map([
     ...denials.map(({ code, status, message }): [string, string] => [code, `${status} ${message}`]),
     ...Object.entries(gatewayErrors).map(([code, { status, message }]): [string, string] => [
       code,
       `${status} ${message}`,
     ]),
   ]);
-  let [codes, told] = [0, 0];
+  let [codes, quotations] = [0, 0];
   for (const line of page.split('\n').filter((one) => one.startsWith('| '))) {
     const row = line.split('|').slice(1, -1);
     const [code = ''] = /^`[a-z_]+`(?=$)/.exec(row[2]?.trim() ?? '') ?? [];
     if (code !== '') {
       codes += 1;
-      const answer = answers.get(code.replaceAll('`', ''));
+      const response = responses.get(code.replaceAll('`', ''));
       t.ok(
-        answer !== undefined && (line.includes(answer) || row[1]?.trim() === 'the same'),
-        `${code}: ${answer ?? ''}`,
+        response !== undefined && (line.includes(response) || row[1]?.trim() === 'the same'),
+        `${code}: ${response ?? ''}`,
       );
     }
-    for (const [, answer = ''] of line.matchAll(/\b([45]\d\d [A-Z][A-Za-z ]+?)(?= *[,;|.)])/g)) {
-      t.ok([...answers.values()].includes(answer), `"${answer}" is a response of the gateway`);
+    for (const [, response = ''] of line.matchAll(/\b([45]\d\d [A-Z][A-Za-z ]+?)(?= *[,;|.)])/g)) {
+      t.ok([...responses.values()].includes(response), `"${response}" is a response of the gateway`);
     }
     // The page quotes log lines, sentences and /readyz texts from the source; … marks the variable parts.
     const quoted = row
@@ -252,11 +252,11 @@ t.test('the failure modes name existing codes, responses, metrics and log lines'
     for (const part of quoted.filter((one) => one.includes(' ')).flatMap((one) => one.split('\u2026'))) {
       const words = part.replace(/^(?:key store|access log): /, '').trim();
       if (words === '') continue;
-      told += 1;
+      quotations += 1;
       t.ok(source.includes(words), `"${words}" is in the source`);
     }
   }
-  t.ok(codes > 10 && told > 20, 'the page has codes and quotations');
+  t.ok(codes > 10 && quotations > 20, 'the page has codes and quotations');
   for (const [name] of page.matchAll(/\bgateway_[a-z_]+/g)) t.ok(source.includes(`'${name}'`), name);
   for (const [, key = ''] of page.matchAll(/`(key store|access log): /g)) t.match(source, `\`${key}: \${`, key);
   t.end();
@@ -331,7 +331,7 @@ t.test('the monitoring document, the dashboard and the alert rules name existing
     (await services.app.inject('/metrics')).body,
   ];
   const metrics = [...texts.join('\n').matchAll(/^# TYPE (\w+) /gm)].map(([, name = '']) => name);
-  const told = ['metric', 'metric of the registry or the services'].map((column) =>
+  const documented = ['metric', 'metric of the registry or the services'].map((column) =>
     tableOf(readFileSync('docs/monitoring.md', 'utf8'), column, 'labels', 'what it is')
       .map(([name = '']) => name.replaceAll('`', ''))
       .toSorted(),
@@ -339,7 +339,7 @@ t.test('the monitoring document, the dashboard and the alert rules name existing
   const own = [/^gateway_/, /^(?:registry|services)_/].map((part) =>
     metrics.filter((name) => part.test(name)).toSorted(),
   );
-  t.same(told, own, 'each metric has its row');
+  t.same(documented, own, 'each metric has its row');
   for (const file of ['helm/files/dashboard.json', 'helm/files/alerts.yaml']) {
     const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs|registry|services)_\w+/g) ?? [];
     const unknown = used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count|sum)$/, '')));

@@ -18,9 +18,9 @@ export async function startServer(t: Teardown, respond: http.RequestListener): P
 export function forward(url: string, request: http.IncomingMessage, response: http.ServerResponse): void {
   const { method = '', headers } = request;
   request.pipe(
-    http.request(url + (request.url ?? ''), { method, headers }, (answer) => {
-      response.writeHead(answer.statusCode ?? 500, answer.headers);
-      answer.pipe(response);
+    http.request(url + (request.url ?? ''), { method, headers }, (upstreamResponse) => {
+      response.writeHead(upstreamResponse.statusCode ?? 500, upstreamResponse.headers);
+      upstreamResponse.pipe(response);
     }),
   );
 }

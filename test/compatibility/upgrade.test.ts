@@ -106,11 +106,11 @@ for (const version of versions) {
 
   t.test(`the configuration of ${version} keeps its meaning`, (t) => {
     const config = loadConfig({ text: read('gateway.yaml'), env: {} });
-    const { upstreams, ...said } = parse(read('gateway.yaml')) as Record<string, unknown>;
+    const { upstreams, ...configured } = parse(read('gateway.yaml')) as Record<string, unknown>;
     // This configuration has a relative path. Later releases make paths absolute when they load a configuration.
-    const services = said.services as { database: { url: string } };
+    const services = configured.services as { database: { url: string } };
     services.database.url = services.database.url.replace(/^sqlite:/, (scheme) => `${scheme}${process.cwd()}/`);
-    t.match(config, said, 'each option has its configured value');
+    t.match(config, configured, 'each option has its configured value');
     t.match(config.upstreams, {
       core: (upstreams as Record<string, object>).core,
       other: { url: 'http://other.example:8080' },

@@ -96,13 +96,13 @@ accessLog: { destination: var/access.log }
 torExits: { sources: [var/exits.txt] }
 `,
   );
-  const said = (line: number, option: string, name: string): string =>
+  const problem = (line: number, option: string, name: string): string =>
     `line ${line}: ${option}: is relative to the folder of the configuration file, but ${directory}/etc/var/${name} does not exist. ` +
     `${directory}/var/${name} exists in the working directory: configure that path, or move the file`;
   t.same(problemsOf({ file }), [
-    said(1, 'registry.database.url', 'registry.db'),
-    said(2, 'accessLog.destination', 'access.log'),
-    said(3, 'torExits.sources[0]', 'exits.txt'),
+    problem(1, 'registry.database.url', 'registry.db'),
+    problem(2, 'accessLog.destination', 'access.log'),
+    problem(3, 'torExits.sources[0]', 'exits.txt'),
   ]);
   mkdirSync(path.join(directory, 'etc/var'));
   for (const name of ['registry.db', 'access.log', 'exits.txt']) writeFileSync(`etc/var/${name}`, '');

@@ -247,8 +247,8 @@ t.test('the page is served for each path of the console, and assets may be kept'
 t.test('the shared token creates links for the only owner, or for the one that it names', async (t) => {
   const { createLink, createPerson, enter, ask, call, app } = await consoleFixture(t, 'sqlite::memory:');
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-  const none = await app.inject({ method: 'POST', url: '/console-links', headers, payload: '{}' });
-  t.match([none.statusCode, none.json()], [409, { data: { code: 'no_owner' } }]);
+  const noOwner = await app.inject({ method: 'POST', url: '/console-links', headers, payload: '{}' });
+  t.match([noOwner.statusCode, noOwner.json()], [409, { data: { code: 'no_owner' } }]);
   await createPerson('olu', ['owner']);
   const session = sessionIn(await enter(await createLink(token)));
   t.match((await ask<{ name: string }>('GET', '/console/api/me', { session })).body.data, { name: 'olu' });

@@ -4,7 +4,7 @@ import { run } from '../../src/cli/run.js';
 import { onEachDatabase } from './each-database.js';
 
 /** Runs a command; returns its status and stderr without the log. */
-async function said(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
+async function resultOf(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
   let err = '';
   const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
   return [status, err];
@@ -19,7 +19,7 @@ for (const part of ['registry', 'services']) {
     writeFileSync(config, JSON.stringify({ [part]: options, log: { level: 'silent' } }));
     const migrate = ['database', 'migrate', part, '--config', config];
     for (const command of [migrate, [part, '--config', config]]) {
-      const [status, err] = await said(...command);
+      const [status, err] = await resultOf(...command);
       t.equal(status, 1, err);
       const what =
         file === null ? /^The database mg_test_\w+ at \S+ has no tables of the / : `There is no database ${file} `;
@@ -30,7 +30,7 @@ for (const part of ['registry', 'services']) {
       );
       t.notOk(file !== null && existsSync(file), 'nothing was created');
     }
-    t.same(await said(...migrate, '--create'), [0, '']);
-    t.same(await said(...migrate), [0, ''], 'afterwards the database exists');
+    t.same(await resultOf(...migrate, '--create'), [0, '']);
+    t.same(await resultOf(...migrate), [0, ''], 'afterwards the database exists');
   });
 }

@@ -51,12 +51,12 @@ export async function startPgBouncer(t: Test, settings: readonly string[]): Prom
   url.port = String(port);
   await until(async () => {
     if (process.exitCode !== null) throw new Error(`pgbouncer ended: ${written}`);
-    return answers(url.href);
+    return acceptsConnections(url.href);
   });
   return { url: url.href, direct };
 }
 
-async function answers(url: string): Promise<boolean> {
+async function acceptsConnections(url: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1000 });
   client.on('error', () => undefined);
   try {

@@ -91,14 +91,14 @@ t.test('PgBouncer in session mode works like PostgreSQL', poolerAlone, async (t)
   t.same(await shown('statement_timeout'), [{ statement_timeout: '10s' }]);
   t.same(await shown('idle_in_transaction_session_timeout'), [{ idle_in_transaction_session_timeout: '10s' }]);
 
-  let told = 0;
-  const [one, other] = [openSession({ url }, () => (told += 1)), openSession({ url })];
+  let notifications = 0;
+  const [one, other] = [openSession({ url }, () => (notifications += 1)), openSession({ url })];
   t.teardown(() => one.close());
   t.teardown(() => other.close());
   await until(() => one.hold());
   t.notOk(await other.hold());
   other.notify();
-  await until(() => told > 0);
+  await until(() => notifications > 0);
   await one.close();
   await until(() => other.hold());
   t.pass('closing the client releases its lock');
@@ -121,8 +121,8 @@ t.test('the command line names the setting to change', poolerAlone, async (t) =>
     const child = spawn(...productCommand(['database', 'migrate', part, '--create', '--config', config]), {
       stdio: 'pipe',
     });
-    const [said, ended] = await Promise.all([text(child.stderr), once(child, 'close')]);
+    const [output, ended] = await Promise.all([text(child.stderr), once(child, 'close')]);
     t.same(ended, [1, null]);
-    t.match(said.trim(), refusal);
+    t.match(output.trim(), refusal);
   }
 });

@@ -81,8 +81,8 @@ t.test('a witness key is written and parsed with its purpose', (t) => {
 t.test('consistency is proved between any two sizes up to 70 leaves, whatever sizes were recorded between', (t) => {
   let count = 0;
   for (const [m, n] of pairs) {
-    for (const looks of [[m], [1, m], [Math.ceil(m / 2), m]]) {
-      const { tree, growth } = grown(leaves, [...looks, n]);
+    for (const sizes of [[m], [1, m], [Math.ceil(m / 2), m]]) {
+      const { tree, growth } = grown(leaves, [...sizes, n]);
       const older = { size: m, root: grown(leaves, [m]).tree.root() };
       const newer = { size: n, root: tree.root() };
       count += Number(isConsistent(older, newer, consistencyProof(growth)));

@@ -162,13 +162,13 @@ t.test('a text with characters outside base62 is not a generated key, even with 
 });
 
 /** A store with one fixed result that records its look-ups. */
-function storeAnswering(answer: () => Promise<Credential | null>): KeyStore & { readonly asked: string[] } {
+function storeWith(find: () => Promise<Credential | null>): KeyStore & { readonly asked: string[] } {
   const asked: string[] = [];
   return {
     asked,
     find: async (lookupId) => {
       asked.push(lookupId);
-      return { credential: await answer(), source: 'store', ageMilliseconds: 0 };
+      return { credential: await find(), source: 'store', ageMilliseconds: 0 };
     },
     unavailableReason: () => null,
     close: () => Promise.resolve(),
@@ -186,7 +186,7 @@ t.test('a request denied without its credential costs no look-up', async (t) => 
     ['live_key_in_test', { environment: 'test', keyFormat: 'live' }],
   ];
   for (const [denial, facts] of rows) {
-    const keyStore = storeAnswering(() => Promise.reject(new KeyStoreUnavailable('down')));
+    const keyStore = storeWith(() => Promise.reject(new KeyStoreUnavailable('down')));
     const verdict = await authenticate({ ...acceptedFacts('live'), ...facts }, anyKey, keyStore);
     t.strictSame(verdict, { denial, credential: null, keyLookup: null });
     t.same(keyStore.asked, [], denial);
@@ -197,7 +197,7 @@ t.test('a store is queried once, by the hash and never by the key', async (t) =>
   const key = generateApiKey('live');
   for (const pepper of [null, pepperOf(Buffer.from('pepper'))]) {
     const credential = acceptingCredential('live');
-    const keyStore = storeAnswering(() => Promise.resolve(credential));
+    const keyStore = storeWith(() => Promise.resolve(credential));
     const verdict = await authenticate(acceptedFacts('live'), lookupIdOf(key, pepper), keyStore);
     t.equal(verdict.denial, null);
     t.equal(verdict.credential, credential);
@@ -208,7 +208,7 @@ t.test('a store is queried once, by the hash and never by the key', async (t) =>
 
 t.test('a key that the store does not have is denied as unknown', async (t) => {
   for (const environment of environments) {
-    const keyStore = storeAnswering(() => Promise.resolve(null));
+    const keyStore = storeWith(() => Promise.resolve(null));
     const verdict = await authenticate(acceptedFacts(environment), anyKey, keyStore);
     t.match(verdict, { denial: 'key_unknown', credential: null, keyLookup: { source: 'store' } });
   }
@@ -217,8 +217,8 @@ t.test('a key that the store does not have is denied as unknown', async (t) => {
 t.test('an unavailable store is never a denial: the error is thrown unchanged', async (t) => {
   const failures = [new KeyStoreUnavailable('the store is down'), new TypeError('a defect'), new Error('anything')];
   for (const failure of failures) {
-    const rejecting = storeAnswering(() => Promise.reject(failure));
-    const throwing = storeAnswering(() => {
+    const rejecting = storeWith(() => Promise.reject(failure));
+    const throwing = storeWith(() => {
       throw failure;
     });
     for (const keyStore of [rejecting, throwing]) {
@@ -239,7 +239,7 @@ t.test('a record that contradicts the prefix of its key is a damaged store, even
     const other = environment === 'live' ? 'test' : 'live';
     for (const keyStatus of ['ACTIVE', 'REVOKED']) {
       const credential = { ...acceptingCredential(environment), environment: other, keyStatus } as const;
-      const keyStore = storeAnswering(() => Promise.resolve(credential));
+      const keyStore = storeWith(() => Promise.resolve(credential));
       const error: unknown = await Promise.resolve()
         .then(() => authenticate(acceptedFacts(environment), lookupIdOf(key, null), keyStore))
         .then(
@@ -268,7 +268,7 @@ t.test("a denial after the look-up still has the key's owner, for the log", asyn
   ];
   for (const [denial, part] of rows) {
     const credential = { ...acceptingCredential('live'), ...part };
-    const keyStore = storeAnswering(() => Promise.resolve(credential));
+    const keyStore = storeWith(() => Promise.resolve(credential));
     const verdict = await authenticate(acceptedFacts('live'), anyKey, keyStore);
     t.equal(verdict.denial, denial);
     t.equal(verdict.credential, credential, denial);

@@ -68,16 +68,16 @@ t.test('a credential has the worse source and age of its two records', async (t)
     ],
   ];
   for (const [key, merchant, [source, ageMilliseconds]] of rows) {
-    const answer = await new RecordKeyStore(recordsFound(key, merchant)).find('any');
-    t.strictSame(answer, { credential, source, ageMilliseconds }, `${key[0]} and ${merchant[0]}`);
+    const result = await new RecordKeyStore(recordsFound(key, merchant)).find('any');
+    t.strictSame(result, { credential, source, ageMilliseconds }, `${key[0]} and ${merchant[0]}`);
   }
 });
 
 /** A store that records look-ups and responds on command. */
 function setUp() {
   const clock = { milliseconds: 7_000_000, now: () => clock.milliseconds };
-  const asked: { answer: (answer: KeyLookup) => void; fail: (error: Error) => void }[] = [];
-  const find = () => new Promise<KeyLookup>((answer, fail) => asked.push({ answer, fail }));
+  const asked: { resolve: (lookup: KeyLookup) => void; fail: (error: Error) => void }[] = [];
+  const find = () => new Promise<KeyLookup>((resolve, fail) => asked.push({ resolve, fail }));
   return { clock, asked, exposed: new ExposedKeys({ find }, clock) };
 }
 
@@ -98,7 +98,7 @@ t.test(
       TypeError,
       'a defect is an error',
     );
-    asked[2]?.answer(unknown);
+    asked[2]?.resolve(unknown);
     t.equal(await finds[2], unknown);
     void Array.from({ length: 4 }, () => exposed.find('any'));
     t.equal(asked.length, 19, 'each look-up that ended made room for another one');
@@ -110,7 +110,7 @@ t.test('at most 100 keys of refused requests are looked up per second; the next 
   for (const second of [1, 2]) {
     for (let count = 0; count < 150; count += 1) {
       const found = exposed.find('any');
-      asked.at(-1)?.answer(unknown);
+      asked.at(-1)?.resolve(unknown);
       t.equal(await found, count < 100 ? unknown : null);
       if (count === 120) clock.milliseconds += 999;
     }

@@ -219,7 +219,7 @@ const dimensions: Dimensions = {
   },
   monitoring: {
     'no monitoring': {},
-    figures: {
+    metrics: {
       monitoring: {
         serviceMonitor: { enabled: true },
         prometheusRule: { enabled: true },

@@ -187,10 +187,10 @@ function configMap(name: string): object {
   return { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } };
 }
 
-const said = testRefusals(refusals);
+const outputs = testRefusals(refusals);
 
 t.test('each rejection message for such values is tested above', (t) => {
-  const { all, unsaid } = unsaidSentences(['_safety-hatches.tpl'], said);
+  const { all, unsaid } = unsaidSentences(['_safety-hatches.tpl'], outputs);
   t.ok(all >= 20, `${all} messages`);
   t.same(unsaid, []);
   t.end();

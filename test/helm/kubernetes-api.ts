@@ -44,7 +44,7 @@ export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
     const found = resources.get(groupVersion);
     return found === undefined ? null : { kind: 'APIResourceList', groupVersion, resources: found };
   };
-  const answer = async (request: IncomingMessage): Promise<[status: number, body: object]> => {
+  const respond = async (request: IncomingMessage): Promise<[status: number, body: object]> => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://kubernetes');
     const found = discovered(pathname) ?? objects.get(pathname);
     const chunks: Buffer[] = [];
@@ -77,7 +77,7 @@ export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
     return [200, { kind: 'SecretList', apiVersion: 'v1', metadata: {}, items }];
   };
   const url = await startServer(t, (request, response) => {
-    void answer(request).then(([status, body]) => {
+    void respond(request).then(([status, body]) => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     });
   });

@@ -2,7 +2,7 @@ import t from 'tap';
 import { unsaidSentences } from './sentences.js';
 import { testAcceptances, testRefusals } from './verdicts.js';
 
-const said = testRefusals([
+const outputs = testRefusals([
   // Additional variables, volumes and mounts.
   [
     'an environment variable that the chart sets',
@@ -112,7 +112,7 @@ testAcceptances([
 ]);
 
 t.test('each rejection message for such values is tested above', (t) => {
-  const { all, unsaid } = unsaidSentences(['_safety-pods.tpl'], said);
+  const { all, unsaid } = unsaidSentences(['_safety-pods.tpl'], outputs);
   t.ok(all >= 9, `${all} messages`);
   t.same(unsaid, []);
   t.end();

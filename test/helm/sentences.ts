@@ -3,9 +3,12 @@ import { readFileSync } from 'node:fs';
 /**
  * The error messages in the chart's templates that no test has caused.
  * @param files file names in helm/templates
- * @param said the output of helm
+ * @param outputs the output of helm
  */
-export function unsaidSentences(files: readonly string[], said: readonly string[]): { all: number; unsaid: string[] } {
+export function unsaidSentences(
+  files: readonly string[],
+  outputs: readonly string[],
+): { all: number; unsaid: string[] } {
   const source = files.map((name) => readFileSync(`helm/templates/${name}`, 'utf8')).join('');
   const texts = [...source.matchAll(/(?:append \$problems |printf )\(?(?:printf )?"([^"\n]+)"/g)].map(
     ([, text = '']) => text,
@@ -13,7 +16,7 @@ export function unsaidSentences(files: readonly string[], said: readonly string[
   const sentences = texts
     .map((text) => text.replaceAll('\\n', ' ').replaceAll(/\s+/g, ' '))
     .filter((text) => / .* /.test(text));
-  const text = said.join(' ').replaceAll(/\s+/g, ' ');
+  const text = outputs.join(' ').replaceAll(/\s+/g, ' ');
   const unsaid = sentences.filter((one) => !one.split(/%[vsd]/).every((part) => text.includes(part.trim())));
   return { all: sentences.length, unsaid };
 }

@@ -5,7 +5,7 @@ import { render, runHelm } from './render.js';
 import { unsaidSentences } from './sentences.js';
 import { testAcceptances, testRefusals } from './verdicts.js';
 
-const said = testRefusals(refusals);
+const outputs = testRefusals(refusals);
 testAcceptances(acceptances);
 
 t.test('the chart rejects the same networks of trusted proxies as the product', (t) => {
@@ -24,7 +24,7 @@ t.test('the chart rejects the same networks of trusted proxies as the product', 
 t.test('rejected: a release name that is invalid in a Service name', (t) => {
   const values = ['--kube-version', '1.27.0', '--values', 'helm/ci/live-tls-values.yaml'];
   const { status, stderr } = runHelm(['template', '1.release', 'helm', ...values]);
-  said.push(stderr);
+  outputs.push(stderr);
   t.equal(status, 1);
   t.match(stderr, '1.release-merchant-gateway is not a valid name of a Service');
   t.end();
@@ -32,7 +32,7 @@ t.test('rejected: a release name that is invalid in a Service name', (t) => {
 
 t.test('the default values are rejected, and all missing values are reported together', (t) => {
   const { status, stderr } = runHelm(['template', 'release', 'helm', '--kube-version', '1.27.0']);
-  said.push(stderr);
+  outputs.push(stderr);
   t.equal(status, 1);
   for (const part of ['no TLS', 'pepper', 'config.upstreams', 'Tor exits', 'no Redis', 'adminToken'])
     t.match(stderr, part);
@@ -40,7 +40,7 @@ t.test('the default values are rejected, and all missing values are reported tog
 });
 
 t.test('each rejection message for such values is tested above', (t) => {
-  const { all, unsaid } = unsaidSentences(['_safety.tpl', 'safety.yaml'], said);
+  const { all, unsaid } = unsaidSentences(['_safety.tpl', 'safety.yaml'], outputs);
   t.ok(all >= 50, `${all} messages`);
   t.same(unsaid, []);
   t.end();

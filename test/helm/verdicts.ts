@@ -9,17 +9,17 @@ export type Acceptances = readonly (readonly [what: string, values: object])[];
 
 /** Tests that the chart rejects each of these values. Returns the output of helm, to which each test adds its own. */
 export function testRefusals(refusals: Refusals): string[] {
-  const said: string[] = [];
+  const outputs: string[] = [];
   for (const [what, sentence, values] of refusals) {
     t.test(`rejected: ${what}`, (t) => {
       const { status, stderr } = render('live-tls', values);
-      said.push(stderr);
+      outputs.push(stderr);
       t.equal(status, 1);
       t.match(stderr.replaceAll(/\s+/g, ' '), sentence);
       t.end();
     });
   }
-  return said;
+  return outputs;
 }
 
 /** Tests that the chart accepts each of these values. */

@@ -107,8 +107,8 @@ function fit(a: Fault, b: Fault): boolean {
 }
 
 t.test('the table has the rows, order, statuses and exact messages of the contract', (t) => {
-  const told = denials.map(({ code, status, message }) => [code, status, message]);
-  t.strictSame(told, table);
+  const rows = denials.map(({ code, status, message }) => [code, status, message]);
+  t.strictSame(rows, table);
   for (const row of denials) t.equal(denialOf(row.code), row);
   t.throws(() => denialOf('no_such_code' as DenialCode), { message: 'no denial has the code no_such_code' });
   t.end();
@@ -188,18 +188,18 @@ t.test('of any two failing checks the earlier row decides', (t) => {
 t.test('with everything wrong at once, the rows decide in order as each fault is removed', (t) => {
   for (const environment of environments) {
     const remaining = faultsIn(environment).filter((fault) => fault.facts?.keyFormat !== 'absent');
-    const answers: (DenialCode | null)[] = [];
+    const decisions: (DenialCode | null)[] = [];
     while (remaining.length > 0) {
       // Several faults set the key format. `Object.assign` keeps the last value, so the fault of the first row is last.
-      const answer = decide(...broken(environment, remaining.toReversed()));
-      answers.push(answer);
-      const left = remaining.filter((fault) => fault.code !== answer);
+      const decision = decide(...broken(environment, remaining.toReversed()));
+      decisions.push(decision);
+      const left = remaining.filter((fault) => fault.code !== decision);
       if (left.length === remaining.length) break;
       remaining.splice(0, remaining.length, ...left);
     }
     const never = environment === 'live' ? 'live_key_in_test' : 'test_key_in_live';
     t.strictSame(
-      answers,
+      decisions,
       codes.filter(
         (code) => code !== never && code !== 'key_required' && (environment === 'live' || code !== 'merchant_not_live'),
       ),
@@ -297,9 +297,9 @@ t.test('an IPv4 client with an IPv4-mapped address is the same client', (t) => {
 });
 
 t.test('a path without a route needs no permission, but passes all other checks', (t) => {
-  const none = { permissions: compilePermissions([]) };
-  t.equal(decideWith('live', { resource: null }, none), null);
-  t.equal(decideWith('live', {}, none), 'permission_denied');
+  const noPermissions = { permissions: compilePermissions([]) };
+  t.equal(decideWith('live', { resource: null }, noPermissions), null);
+  t.equal(decideWith('live', {}, noPermissions), 'permission_denied');
   t.equal(
     decideWith('live', { resource: 'unheard-of' }),
     'permission_denied',
@@ -432,13 +432,13 @@ function credentialOf({ environment, record }: World): Credential | null {
 }
 
 t.test('for any request and record, the first failing row of the contract decides', (t) => {
-  const answers = new Set<string>();
+  const decisions = new Set<string>();
   fc.assert(
     fc.property(world, (world) => {
       const expected = sentences.find(([, fails]) => fails(world))?.[0] ?? null;
       const facts = factsOf(world);
       const credential = credentialOf(world);
-      answers.add(String(expected));
+      decisions.add(String(expected));
       return (
         decide(facts, credential) === expected &&
         decide(facts, credential) === expected &&
@@ -448,7 +448,7 @@ t.test('for any request and record, the first failing row of the contract decide
     { seed: 20250115, numRuns: 5000 },
   );
   t.strictSame(
-    [...codes, 'null'].filter((code) => !answers.has(code)),
+    [...codes, 'null'].filter((code) => !decisions.has(code)),
     [],
     'every row, and acceptance, occurred',
   );

@@ -58,8 +58,8 @@ t.test('a key may do exactly what its permissions allow', (t) => {
   ];
   for (const [entries, allowed] of table) {
     const permissions = compilePermissions(entries);
-    const answers = requests.map(([resource, access]) => permissions.allow(resource, access));
-    t.strictSame(answers, allowed, `[${entries.join()}]`);
+    const decisions = requests.map(([resource, access]) => permissions.allow(resource, access));
+    t.strictSame(decisions, allowed, `[${entries.join()}]`);
   }
   t.end();
 });

@@ -32,13 +32,13 @@ t.test('without the token every request gets the same 401, and no response revea
     ] as const) {
       const headers = authorization === undefined ? {} : { authorization };
       const asked = { method, url, headers, remoteAddress };
-      const answer = await app.inject({ ...asked, ...(method === 'POST' ? { payload: '{' } : {}) });
-      t.equal(answer.statusCode, 401, `${method} ${url} ${authorization ?? ''}`);
-      t.same(answer.json(), authorization?.startsWith('Basic') === true ? required : body);
-      t.equal(answer.headers['www-authenticate'], 'Bearer');
-      t.equal(answer.headers['cache-control'], 'no-store');
-      t.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
-      t.equal(answer.headers['access-control-allow-origin'], undefined);
+      const response = await app.inject({ ...asked, ...(method === 'POST' ? { payload: '{' } : {}) });
+      t.equal(response.statusCode, 401, `${method} ${url} ${authorization ?? ''}`);
+      t.same(response.json(), authorization?.startsWith('Basic') === true ? required : body);
+      t.equal(response.headers['www-authenticate'], 'Bearer');
+      t.equal(response.headers['cache-control'], 'no-store');
+      t.equal(response.headers['content-type'], 'application/json; charset=utf-8');
+      t.equal(response.headers['access-control-allow-origin'], undefined);
     }
   }
   const headers = { authorization: `bearer  ${token}` };
@@ -57,8 +57,8 @@ t.test(
   async (t) => {
     const { call } = await registryFixture(t, 'sqlite::memory:');
     for (const actor of ['a'.repeat(65), 'a b', 'a,b', '<script>', '-x', 'a\u00e9']) {
-      const answer = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
-      t.match(answer, { status: 400, body: { message: /^x-actor must be/ } }, actor);
+      const response = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
+      t.match(response, { status: 400, body: { message: /^x-actor must be/ } }, actor);
     }
     t.match((await call('GET', '/merchants')).body, { meta: { total_records: 0 } });
     for (const actor of ['ada@example.com', 'ci:deploy-7', '']) {
@@ -116,9 +116,9 @@ interface Description {
 
 t.test('the OpenAPI description matches the validating schemas; it and the health checks need no token', async (t) => {
   const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
-  const answer = await app.inject('/openapi.json');
-  t.equal(answer.statusCode, 200);
-  const description = answer.json<Description>();
+  const response = await app.inject('/openapi.json');
+  t.equal(response.statusCode, 200);
+  const description = response.json<Description>();
   t.equal(description.openapi, '3.1.0');
   const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
@@ -224,7 +224,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       ...['source', 'requestId', 'reason', 'revision', 'since', 'until', 'x-reason'],
     ],
   );
-  t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
+  t.notMatch(response.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 
   const failures = ['400', '401', '403', '404', '409', '413', '415', '421', '422', '429', '500', '503'];
   t.same(

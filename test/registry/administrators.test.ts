@@ -66,8 +66,11 @@ onEachDatabase('an administrator acts under their own name, and a change of role
   t.match(await call('PATCH', path, { body: { roles: ['auditor'], version: 1 } }), { status: 409 });
   await call('PATCH', path, { body: { roles: ['support'] } });
   t.equal((await call('GET', '/merchants', { headers })).status, 200);
-  const none = await call('GET', '/me', { headers: { authorization: `Bearer ${few}` } });
-  t.match(none, { status: 403, body: { message: 'This token has no role: the permission identity:read is needed' } });
+  const withoutRoles = await call('GET', '/me', { headers: { authorization: `Bearer ${few}` } });
+  t.match(withoutRoles, {
+    status: 403,
+    body: { message: 'This token has no role: the permission identity:read is needed' },
+  });
   await call('PATCH', path, { body: { status: 'DISABLED' } });
   t.match(await call('GET', '/merchants', { headers }), { status: 401, body: { message: 'Invalid token' } });
   await call('PATCH', path, { body: { status: 'ACTIVE' } });

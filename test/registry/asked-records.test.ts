@@ -11,7 +11,7 @@ import { projectionFixture } from './projection-fixture.js';
 class MemoryInbox implements RecordInbox {
   onWork = (): void => undefined;
   waiting: RecordRequest[] = [];
-  readonly answers = new Map<string, string>();
+  readonly replies = new Map<string, string>();
 
   ask(...records: readonly string[]): void {
     this.waiting.push(...records.map((record) => ({ name: `ask:${record}`, record })));
@@ -23,7 +23,7 @@ class MemoryInbox implements RecordInbox {
 
   reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
     for (const { record } of asks)
-      this.answers.set(record, `${present.has(record) ? 'written' : 'absent'} in ${generation}`);
+      this.replies.set(record, `${present.has(record) ? 'written' : 'absent'} in ${generation}`);
     return Promise.resolve();
   }
 }
@@ -51,22 +51,22 @@ onEachDatabase('a requested record is rewritten with its merchant, or reported a
   inbox.ask(name, ...others);
   await one.run();
   t.same([...store.records.keys()].toSorted(), [name, `merchant:${merchant.id}`]);
-  t.equal(inbox.answers.get(name), `written in ${generation}`);
-  for (const other of others) t.equal(inbox.answers.get(other), `absent in ${generation}`);
+  t.equal(inbox.replies.get(name), `written in ${generation}`);
+  for (const other of others) t.equal(inbox.replies.get(other), `absent in ${generation}`);
 });
 
 onEachDatabase('record requests from gateways do not delay the projection of changes', async (t, url) => {
   const { context, inbox, key, one, store } = await askedFixture(t, url);
   inbox.ask(...Array.from({ length: 2_000 }, (_, number) => `key:${number}`));
   await revokeKey(context, registryAuthor, key.keyId);
-  let answered = -1;
+  let replied = -1;
   store.fails = (call) => {
-    if (call === 'publish') answered = inbox.answers.size;
+    if (call === 'publish') replied = inbox.replies.size;
     return null;
   };
   await one.run();
-  t.ok(answered >= 0 && answered < 2_000, `${answered} record requests were served before the change was published`);
-  t.equal(inbox.answers.size, 2_000);
+  t.ok(replied >= 0 && replied < 2_000, `${replied} record requests were served before the change was published`);
+  t.equal(inbox.replies.size, 2_000);
 });
 
 // `isComplete` allows gateways to treat an absent record as an unknown key, which is a 401.

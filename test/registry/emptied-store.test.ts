@@ -19,9 +19,9 @@ t.test('after FLUSHALL the records that gateways request are restored first', { 
   let whileFilling = 0;
   const accepted = async (id: string): Promise<void> => {
     for (;;) {
-      const answer = await one.ask(id);
-      seen.add(answer.slice(0, 3));
-      if (answer === 'accepted') break;
+      const result = await one.ask(id);
+      seen.add(result.slice(0, 3));
+      if (result === 'accepted') break;
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
     if ((await meta()).includes('"filling":true')) whileFilling += 1;
@@ -50,8 +50,8 @@ t.test(
     await registry.stop();
     const left = ids.slice(-200);
     if ((await meta()).includes('"filling":true')) {
-      const answers = new Set((await Promise.all(left.map((id) => one.ask(id)))).map((answer) => answer.slice(0, 3)));
-      t.notOk(answers.has('401'), [...answers].join());
+      const results = new Set((await Promise.all(left.map((id) => one.ask(id)))).map((result) => result.slice(0, 3)));
+      t.notOk(results.has('401'), [...results].join());
     }
     await start();
     for (const id of left) await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted');

@@ -64,10 +64,10 @@ t.test('a volatile eviction policy causes a warning', { skip: withoutRedis }, as
   await until(async () => (await redis.client.exists('mg:meta')) === 1, 'the records are written despite the policy');
   await until(async () => (await readiness(registry.url)).projection === 'current', 'the projection is current');
   t.match(await readiness(registry.url), { projection: 'current', warnings: [/maxmemory-policy volatile-lru/] });
-  const { told } = gateway('g');
-  await until(() => told.flat().length > 0, 'the gateway reports the policy');
+  const { reported } = gateway('g');
+  await until(() => reported.flat().length > 0, 'the gateway reports the policy');
   t.same(
-    told.findLast((policies) => policies.length > 0),
+    reported.findLast((policies) => policies.length > 0),
     ['volatile-lru'],
   );
 });
@@ -75,24 +75,24 @@ t.test('a volatile eviction policy causes a warning', { skip: withoutRedis }, as
 t.test('the registry exposes the number of evicted keys as a metric', { skip: withoutRedis }, async (t) => {
   const { redis, start } = await registryOnRedis(t);
   const registry = await start();
-  const figure = async (name: string): Promise<number> =>
+  const metric = async (name: string): Promise<number> =>
     Number(
       new RegExp(`^registry_redis_${name} (\\S+)$`, 'm').exec(
         await (await fetch(`${registry.url}/metrics`)).text(),
       )?.[1],
     );
-  t.same([await figure('evicted_keys'), await figure('may_evict')], [0, 0]);
+  t.same([await metric('evicted_keys'), await metric('may_evict')], [0, 0]);
   await redis.client.config('SET', 'maxmemory-policy', 'volatile-lru');
   await redis.client.set('other', 'x', 'EX', 1000);
   await redis.client.config('SET', 'maxmemory', '1mb');
   await redis.client.set('another', 'x'.repeat(1_000_000)).catch(() => undefined);
-  await until(async () => (await figure('evicted_keys')) > 0, 'the eviction is counted');
-  t.equal(await figure('may_evict'), 1);
+  await until(async () => (await metric('evicted_keys')) > 0, 'the eviction is counted');
+  t.equal(await metric('may_evict'), 1);
 });
 
 t.test('a gateway logs an evicting policy once, and again if it returns after a correction', (t) => {
-  const told: object[] = [];
-  const log = evictionLog({ warn: (details: object) => told.push(details) } as never);
+  const warnings: object[] = [];
+  const log = evictionLog({ warn: (details: object) => warnings.push(details) } as never);
   for (const policies of [
     ['noeviction'],
     [],
@@ -103,6 +103,6 @@ t.test('a gateway logs an evicting policy once, and again if it returns after a 
     ['noeviction', 'volatile-ttl'],
   ])
     log(policies);
-  t.same(told, [{ maxmemoryPolicy: 'allkeys-lru' }, { maxmemoryPolicy: 'volatile-ttl' }]);
+  t.same(warnings, [{ maxmemoryPolicy: 'allkeys-lru' }, { maxmemoryPolicy: 'volatile-ttl' }]);
   t.end();
 });

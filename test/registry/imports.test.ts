@@ -71,12 +71,12 @@ onEachDatabase('an import stores merchants and keys, projects them and records a
   t.same(storedRecords(store), {}, 'a dry run stores nothing');
   t.same(await events(), []);
 
-  const answer = await send(entries, { 'x-actor': 'ada' });
-  t.match(answer, {
+  const response = await send(entries, { 'x-actor': 'ada' });
+  t.match(response, {
     status: 200,
     body: { data: { created: { merchants: 2, keys: 3 }, present: { merchants: 0, keys: 0 }, projected: true } },
   });
-  t.equal(answer.body.data.revision, 1, 'the import is a single change');
+  t.equal(response.body.data.revision, 1, 'the import is a single change');
   t.same(storedRecords(store), await expectedRecords(database));
   t.match(store.records.get('merchant:m_a'), { ipAllowlist: ['8.8.4.0/24'], goLive: true });
   t.match(store.records.get(`key:${hash('one')}`), { keyId: 'key_one', expiresAt: '2020-01-01T00:00:00.000Z' });

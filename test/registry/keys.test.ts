@@ -112,9 +112,9 @@ onEachDatabase(
     const fields = { environment: 'test', permissions: ['payouts:write'], label: 'Till 4', expiresIn: '10d' };
     const end = new Date(Date.parse(now) + 10 * day).toISOString();
     const first = await createKey(id, fields);
-    const answer = await call<NewKey>('POST', `/keys/${first.keyId}/reset`, { body: {} });
-    t.equal(answer.status, 201);
-    const second = answer.body.data;
+    const response = await call<NewKey>('POST', `/keys/${first.keyId}/reset`, { body: {} });
+    t.equal(response.status, 201);
+    const second = response.body.data;
     t.match(second, {
       ...{
         merchantId: id,
@@ -219,12 +219,12 @@ t.test('each invalid field of a key is rejected with a specific message', async 
     [{ key: 'svc_live_mine' }, 'key', /is not a known field/],
   ];
   for (const [fields, path, message] of cases) {
-    const answer = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live', ...fields } });
+    const response = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live', ...fields } });
     const expected = {
       status: 422,
       body: { message, data: { code: 'validation_failed', errors: [{ path, message }] } },
     };
-    t.match(answer, expected, JSON.stringify(fields).slice(0, 80));
+    t.match(response, expected, JSON.stringify(fields).slice(0, 80));
   }
   const { keyId } = await createKey(id, { expiresAt: '2030-01-01T01:00:00+01:00' });
   t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, expiresAt: '2030-01-01T00:00:00.000Z' }]);
@@ -312,7 +312,7 @@ onEachDatabase(
 
     const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'projector'];
     const rows = await Promise.all(tables.map((table) => sql`select * from ${sql.table(table)}`.execute(database)));
-    const answers = [
+    const paths = [
       '/merchants',
       `/merchants/${id}`,
       `/merchants/${id}/keys`,
@@ -323,7 +323,7 @@ onEachDatabase(
     ];
     const seen = [
       ...rows.map(({ rows }) => JSON.stringify(rows)),
-      ...(await Promise.all(answers.map(async (path) => JSON.stringify(await call('GET', path))))),
+      ...(await Promise.all(paths.map(async (path) => JSON.stringify(await call('GET', path))))),
       JSON.stringify(await call('POST', `/keys/${keys[2]?.keyId ?? ''}/revoke`)),
       JSON.stringify(await call('POST', `/keys/${keys[2]?.keyId ?? ''}/reset`, { body: {} })),
       JSON.stringify(logged),

@@ -154,10 +154,10 @@ export class MemoryRecordsStore implements RecordsStore {
   }
 
   /** Called when a gateway acknowledges. */
-  heard: () => void = () => undefined;
+  acknowledged: () => void = () => undefined;
 
   nextAcknowledgement(): Promise<void> {
-    return new Promise((resolve) => (this.heard = resolve));
+    return new Promise((resolve) => (this.acknowledged = resolve));
   }
 
   /** For how many milliseconds gateways without an acknowledgement have been silent. */

@@ -195,9 +195,9 @@ t.test('a change that is usually a mistake requires its confirmation flag', asyn
     const body = { name: 'x', ...list };
     const others = ['open_range', 'private_range', 'empty_list'].filter((one) => one !== flag);
     for (const confirm of [undefined, [], others]) {
-      const answer = await call('POST', '/merchants', { body: { ...body, confirm } });
-      t.match(answer, { status: 422, body: { data: { errors: [{}] } } }, title);
-      t.ok(answer.body.message.includes(`send "confirm": ["${flag}"]`), title);
+      const response = await call('POST', '/merchants', { body: { ...body, confirm } });
+      t.match(response, { status: 422, body: { data: { errors: [{}] } } }, title);
+      t.ok(response.body.message.includes(`send "confirm": ["${flag}"]`), title);
     }
     t.equal((await call('POST', '/merchants', { body: { ...body, confirm: [flag] } })).status, 201, title);
   }

@@ -471,12 +471,12 @@ onEachDatabase('changes that the store has lost are written again', async (t, ur
     store.records.clear();
     for (const [name, record] of before) store.records.set(name, record);
     store.revision = revision;
-    const told = store.calls.length;
+    const callsBefore = store.calls.length;
     await changeMerchant(context, registryAuthor, id, { name: `changed before ${holder}` });
     await projection(holder).run();
     t.same(await differences(database, store), [], holder);
     t.equal(store.revision, await context.revision());
-    const calls = store.calls.slice(told);
+    const calls = store.calls.slice(callsBefore);
     t.equal(calls.filter((call) => call === 'complete').length, 1, 'marked as complete once');
     t.notOk(
       calls.slice(0, calls.indexOf('complete')).includes('publish'),

@@ -22,18 +22,18 @@ onEachDatabase('a revocation returns once every gateway of its environment has a
   // One gateway acknowledges later.
   const second = await createKey(id);
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, acknowledges: false } : one));
-  let isAnswered = false;
+  let hasResponded = false;
   const asked = store.timesAsked;
-  const revoked = call('POST', `/keys/${second.keyId}/revoke`).finally(() => (isAnswered = true));
+  const revoked = call('POST', `/keys/${second.keyId}/revoke`).finally(() => (hasResponded = true));
   await until(() => store.revision === 5 && store.timesAsked >= asked + 2);
   for (let count = 0; count < 50; count += 1) await turn();
-  t.notOk(isAnswered, 'the response is delayed');
+  t.notOk(hasResponded, 'the response is delayed');
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, revision: 5 } : one));
   await until(() => {
     const next = time.untilNext;
     // During a query of the registry, no pause is set, and the next timer could be the deadline.
     if (next !== null && next <= longestPauseMilliseconds) time.advance(next);
-    return isAnswered;
+    return hasResponded;
   });
   const { status, body } = await revoked;
   t.equal(status, 200);
@@ -55,7 +55,7 @@ onEachDatabase('a change is in force as soon as the last acknowledgement arrives
   const asked = store.timesAsked;
   await until(() => store.revision === 3 && store.timesAsked >= asked + 2);
   store.live = [gateway('a', { revision: 3 })];
-  store.heard(); // without advancing the clock
+  store.acknowledged(); // without advancing the clock
   t.match((await revoked).body.data, { propagation: { gateways: 1, confirmed: 1, milliseconds: 0 } });
 });
 
@@ -66,9 +66,9 @@ onEachDatabase(
     const { id } = await createMerchant();
     const { keyId } = await createKey(id);
     store.live = [gateway('a'), gateway('deaf', { revision: 2, acknowledges: false })];
-    const answer = await outwait(call('POST', `/keys/${keyId}/revoke`), 2);
-    t.match(answer, { status: 200, body: { success: true, data: { status: 'REVOKED' } } });
-    t.same((answer.body.data as NewKey).propagation, {
+    const response = await outwait(call('POST', `/keys/${keyId}/revoke`), 2);
+    t.match(response, { status: 200, body: { success: true, data: { status: 'REVOKED' } } });
+    t.same((response.body.data as NewKey).propagation, {
       ...{ gateways: 2, confirmed: 1, milliseconds: 2000 },
       pending: [{ instanceId: 'deaf', host: 'deaf.internal', staleUntil: new Date(time.now() + 31_000).toISOString() }],
     });
@@ -156,8 +156,8 @@ t.test('a store that never replies does not delay the response', async (t) => {
     store.calls.push('gateways');
     return new Promise(() => undefined);
   };
-  const answer = await outwait(call('PATCH', `/merchants/${id}`, { body: { goLive: true } }), 2);
-  t.match(answer, {
+  const response = await outwait(call('PATCH', `/merchants/${id}`, { body: { goLive: true } }), 2);
+  t.match(response, {
     status: 200,
     body: { data: { goLive: true, propagation: { gateways: null, milliseconds: 2000 } } },
   });

@@ -104,8 +104,8 @@ onEachDatabase('unauthorised changes to a record are repaired, counted and logge
   store.records.set('key:nobody', { ...active });
   store.records.set('merchant:m_nobody', copied);
   store.records.set('key:a name\0that PostgreSQL refuses', { ...active });
-  const strange = ['key:nobody', 'merchant:m_nobody', 'key:a name\0that PostgreSQL refuses'];
-  watch.notice(first, second, third, merchantName, ...strange);
+  const unexpected = ['key:nobody', 'merchant:m_nobody', 'key:a name\0that PostgreSQL refuses'];
+  watch.notice(first, second, third, merchantName, ...unexpected);
   time.advance(1_000);
   await one.run();
   t.same(await differences(database, store), []);
@@ -116,15 +116,15 @@ onEachDatabase('unauthorised changes to a record are repaired, counted and logge
     return { actor, merchantId, keyId, before, after };
   });
   const own = { actor: 'registry', before: null, merchantId: merchant.id };
-  const none = { actor: 'registry', before: null, keyId: null };
+  const withoutKey = { actor: 'registry', before: null, keyId: null };
   t.same(
     events.toSorted((a, b) => JSON.stringify(a.after).localeCompare(JSON.stringify(b.after))),
     [
       { ...own, keyId: keys[0]?.keyId, after: { record: first, cause: 'older' } },
       { ...own, keyId: keys[1]?.keyId, after: { record: second, cause: 'forged' } },
-      { ...none, merchantId: '', after: { record: strange[2], cause: 'unknown' } },
-      { ...none, merchantId: '', after: { record: 'key:nobody', cause: 'unknown' } },
-      { ...none, merchantId: 'm_nobody', after: { record: 'merchant:m_nobody', cause: 'unknown' } },
+      { ...withoutKey, merchantId: '', after: { record: unexpected[2], cause: 'unknown' } },
+      { ...withoutKey, merchantId: '', after: { record: 'key:nobody', cause: 'unknown' } },
+      { ...withoutKey, merchantId: 'm_nobody', after: { record: 'merchant:m_nobody', cause: 'unknown' } },
     ].toSorted((a, b) => JSON.stringify(a.after).localeCompare(JSON.stringify(b.after))),
   );
   const lines = logged.filter(({ message }) => message.startsWith('records in the store differed from'));
@@ -239,9 +239,9 @@ onEachDatabase('forging records in a loop floods neither the events nor the log'
   await forge();
   t.equal((await forgeries(database)).length, 2);
   for (let round = 0; round < 6; round += 1) {
-    const strange = Array.from({ length: 300 }, (_, index) => `key:strange-${round}-${index}`);
-    for (const one of strange) store.records.set(one, { status: 'FORGED' });
-    watch.notice(...strange);
+    const unexpected = Array.from({ length: 300 }, (_, index) => `key:strange-${round}-${index}`);
+    for (const one of unexpected) store.records.set(one, { status: 'FORGED' });
+    watch.notice(...unexpected);
     await one.run();
   }
   t.same(repaired(), { forged: 21, unknown: 1_800 });

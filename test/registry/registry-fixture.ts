@@ -13,7 +13,7 @@ import { ManualTime, outwait } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
 /** A response of the admin API with its parsed body. */
-export interface Answer<Data = unknown> {
+export interface ApiResponse<Data = unknown> {
   readonly status: number;
   readonly headers: Record<string, unknown>;
   readonly body: {
@@ -72,7 +72,7 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
     method: NonNullable<InjectOptions['method']>,
     path: string,
     { body, headers }: Details = {},
-  ): Promise<Answer<Data>> {
+  ): Promise<ApiResponse<Data>> {
     const response = await app.inject({
       method,
       url: path,

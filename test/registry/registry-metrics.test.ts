@@ -5,7 +5,7 @@ import { registryFixture } from './registry-fixture.js';
 onEachDatabase('metrics show the propagation of changes and the requests by client', async (t, url) => {
   const { app, call, createMerchant, createKey, database, outwait, projector, store } = await registryFixture(t, url);
   const text = async (): Promise<string> => (await app.inject('/metrics')).body;
-  const figures = async (): Promise<Record<string, number>> => {
+  const metrics = async (): Promise<Record<string, number>> => {
     const lines = (await text()).matchAll(/^registry_(\w+) (\S+)$/gm);
     return Object.fromEntries([...lines].map(([, name = '', value]) => [name, Number(value)]));
   };
@@ -21,22 +21,22 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
       webhooks_undelivered: 0,
     },
   };
-  t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
+  t.same(await metrics(), { ...atFirst, revision: 0, projected_revision: 0 });
 
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
   store.live = [gateway('a', { revision: 2 }), gateway('b', { revision: 1, acknowledges: false })];
   const known = { ...atFirst, gateways: 2, acknowledged_revision: 1 };
-  t.same(await figures(), { ...known, revision: 2, projected_revision: 2 });
+  t.same(await metrics(), { ...known, revision: 2, projected_revision: 2 });
 
   store.fails = (one) => (one === 'write' ? 'before' : null);
   await outwait(call('POST', `/keys/${keyId}/revoke`), 1);
   while (!projector.isFailing) await new Promise((resolve) => setTimeout(resolve, 1));
   const waiting = { ...known, revision: 3, projected_revision: 2, projection_failing: 1 };
-  t.same(await figures(), waiting);
+  t.same(await metrics(), waiting);
   store.fails = () => 'before';
   const unheard = { ...waiting, gateways: NaN, acknowledged_revision: NaN, roster_complete: NaN };
-  t.same(await figures(), unheard);
+  t.same(await metrics(), unheard);
 
   t.match(await text(), 'registry_records_repaired_total{cause="forged"} 0');
   t.match(await text(), 'registry_checkpoint_findings_total{kind="cut"} 0');
@@ -70,7 +70,7 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
       { id: 'key_2', ...held },
     ])
     .execute();
-  t.same(await figures(), { ...unheard, held_back_records: 2 });
+  t.same(await metrics(), { ...unheard, held_back_records: 2 });
 
   await database.destroy();
   const away = {
@@ -82,5 +82,5 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
     revision: NaN,
     projected_revision: NaN,
   };
-  t.same(await figures(), { ...unheard, ...away, ready: 0 });
+  t.same(await metrics(), { ...unheard, ...away, ready: 0 });
 });

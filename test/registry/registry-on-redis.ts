@@ -94,7 +94,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
     },
     /** Opens the record reader of a gateway. */
     gateway: (instanceId: string) => {
-      const told: string[][] = [];
+      const reported: string[][] = [];
       const records = new RedisRecords({
         address,
         prefix: 'mg:',
@@ -116,12 +116,12 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
         },
         clock: systemClock,
         ...{ onMalformed: () => undefined, onLost: () => undefined, onFound: () => undefined },
-        onPolicies: (policies) => told.push([...policies]),
+        onPolicies: (policies) => reported.push([...policies]),
       });
       t.teardown(() => records.close());
       const store = new RecordKeyStore(records);
       return {
-        ...{ records, told },
+        ...{ records, reported },
         /** The decision about a key: `accepted`, `401`, or `503` with the reason. */
         ask: async (lookupId: string): Promise<string> => {
           try {

@@ -211,7 +211,7 @@ t.test(
     const { client } = redis;
     const registry = await start();
     const text = async (path: string): Promise<string> => (await fetch(`${registry.url}/${path}`)).text();
-    const figure = async (name: string): Promise<number> =>
+    const metric = async (name: string): Promise<number> =>
       Number(new RegExp(`^registry_${name} (\\S+)$`, 'm').exec(await text('metrics'))?.[1]);
     const warnings = async (): Promise<string[]> =>
       (JSON.parse(await text('readyz')) as { data: { warnings: string[] } }).data.warnings;
@@ -220,7 +220,7 @@ t.test(
     await client.del('mg:meta');
     await until(async () => (await client.get('mg:meta'))?.includes('"version":1') === true, 'all records are written');
     t.equal(await known(), 4_000);
-    t.equal(await figure('repair_paused'), 0);
+    t.equal(await metric('repair_paused'), 0);
     // The registry reads some records every second. Redis evicts them last if the other records are idle.
     await until(async () => Number(await client.object('IDLETIME', `mg:key:${first}`)) >= 3, 'the records are idle');
 
@@ -228,10 +228,10 @@ t.test(
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await client.config('SET', 'maxmemory', String(Number(used) - 300_000));
     await until(async () => (await warnings()).some((one) => one.startsWith(warning)), '/readyz reports the pause');
-    t.equal(await figure('repair_paused'), 1);
+    t.equal(await metric('repair_paused'), 1);
     await wait(3_000);
-    const repairs = await figure('records_repaired_total\\{cause="missing"\\}');
-    t.comment(`${await known()} keys, ${repairs} repairs, ${await figure('redis_evicted_keys')} evicted`);
+    const repairs = await metric('records_repaired_total\\{cause="missing"\\}');
+    t.comment(`${await known()} keys, ${repairs} repairs, ${await metric('redis_evicted_keys')} evicted`);
     t.ok(repairs <= 2_500, 'two batches, and one more after a successful trial write');
     t.ok((await known()) < 4_000);
 
@@ -248,7 +248,7 @@ t.test(
     t.ok(await isRevoked());
     await client.config('SET', 'maxmemory-policy', 'noeviction');
     await until(async () => (await warnings()).length === 0, '/readyz has no warning');
-    t.equal(await figure('repair_paused'), 0);
+    t.equal(await metric('repair_paused'), 0);
     const begun = logged.find((line) => line.startsWith(warning));
     t.match(begun, `"maxMemory":${Number(used) - 300_000}`);
     t.ok(logged.some((line) => line.startsWith('repair of missing records resumed')));

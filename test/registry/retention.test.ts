@@ -254,7 +254,7 @@ onEachDatabase('a registry deletes old events only if a retention period is conf
   const pruning = await start(4);
   t.teardown(() => pruning.close());
   // If the first round comes before the registry has compared its store with the database, the next is a minute later.
-  for (let look = 0; look < 700 && (await count()) === 3; look += 1)
+  for (let attempt = 0; attempt < 700 && (await count()) === 3; attempt += 1)
     await new Promise((resolve) => setTimeout(resolve, 100));
   t.equal(await count(), 2);
 });

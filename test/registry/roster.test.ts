@@ -46,7 +46,7 @@ onEachDatabase('a gateway gets its grant only after its enrolment is published',
   const { change, context, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
-  const look = rosterOf(one);
+  const updateRoster = rosterOf(one);
   store.live = [gateway('a', { beat: 7, lifetimeMilliseconds: 41_000 })];
   let woken = 0;
   const roster = new Roster({
@@ -66,20 +66,20 @@ onEachDatabase('a gateway gets its grant only after its enrolment is published',
   t.equal(store.grants.size, 0, 'no grant before the change is published');
   await one.run();
   t.equal(store.revision, 1, 'the enrolment is a change with its own revision');
-  await look();
+  await updateRoster();
   const generation = store.meta?.generation;
   const granted = { generation, beat: 7, lifetimeMilliseconds: 31_000, compared: true };
   t.same(store.grants.get('a'), granted, 'the grant does not exceed the lifetime in the row');
 
   const grants = (): number => store.calls.filter((call) => call === 'grant').length;
   const before = grants();
-  await look();
+  await updateRoster();
   t.equal(grants(), before, 'an unchanged heartbeat is echoed only once');
   change('a', { beat: 8 });
-  await look();
+  await updateRoster();
   t.match(store.grants.get('a'), { beat: 8 });
   change('a', { beat: 9, generation: 'of another time' });
-  await look();
+  await updateRoster();
   t.match(store.grants.get('a'), { beat: 8 }, 'a heartbeat that acknowledges another generation is not echoed');
 });
 
@@ -87,10 +87,10 @@ onEachDatabase('a row is deleted when its gateway has left or was silent for its
   const { change, known, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
-  const look = rosterOf(one);
+  const updateRoster = rosterOf(one);
   store.live = [gateway('leaves'), gateway('vanishes'), gateway('stays')];
-  await look();
-  await look();
+  await updateRoster();
+  await updateRoster();
   t.equal(store.grants.size, 3);
   change('leaves', { leaving: true });
   change('vanishes', { silentMilliseconds: 30_999 });
@@ -99,10 +99,10 @@ onEachDatabase('a row is deleted when its gateway has left or was silent for its
     ['stays', 'vanishes'],
     'a gateway is waited for until its last request is decided',
   );
-  await look();
+  await updateRoster();
   t.same(await rows(), [{ instance_id: 'stays' }, { instance_id: 'vanishes' }]);
   change('vanishes', { silentMilliseconds: 31_000 });
-  await look();
+  await updateRoster();
   t.same(await rows(), [{ instance_id: 'stays' }]);
   t.same([...store.grants.keys()], ['stays'], 'the grant is deleted with the row');
   t.same(
@@ -114,10 +114,10 @@ onEachDatabase('a row is deleted when its gateway has left or was silent for its
   // because until then it may use its cache.
   store.live = [];
   store.silence = 30_000;
-  await look();
+  await updateRoster();
   t.match(await known(), { gateways: [{ instanceId: 'stays', revision: null, isEnrolled: true }], isComplete: true });
   store.silence = 31_000;
-  await look();
+  await updateRoster();
   t.same(await rows(), []);
 });
 
@@ -125,16 +125,16 @@ onEachDatabase('a gateway of an earlier release is counted and acknowledges no c
   const { change, known, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
-  const look = rosterOf(one);
+  const updateRoster = rosterOf(one);
   store.live = [gateway('old', { generation: null, beat: undefined as unknown as number })];
-  await look();
-  await look();
+  await updateRoster();
+  await updateRoster();
   t.equal(store.grants.size, 0, 'a gateway of an earlier release gets no grant');
   t.match(await known(), {
     gateways: [{ instanceId: 'old', revision: null, namesGeneration: false, isEnrolled: true }],
   });
   change('old', { silentMilliseconds: 31_000 });
-  await look();
+  await updateRoster();
   t.same(await rows(), []);
   t.equal(
     store.live.length,
@@ -154,10 +154,10 @@ onEachDatabase(
     await rosterOf(other)();
     t.same(await rows(), [], 'a process without the lease changes nothing');
     store.epoch += 1;
-    const look = rosterOf(one);
-    await look();
+    const updateRoster = rosterOf(one);
+    await updateRoster();
     t.same(await rows(), [], 'after a reconnect the store is compared first');
-    await look();
+    await updateRoster();
     t.same(await rows(), [{ instance_id: 'a' }]);
   },
 );
@@ -284,14 +284,14 @@ t.test("a registry does not take over a store that belongs to another registry's
   const { projection, store } = await rosterFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
-  const strange = await rosterFixture(t, 'sqlite::memory:');
+  const foreign = await rosterFixture(t, 'sqlite::memory:');
   if (typeof store.meta?.generation !== 'string') throw new Error('has no meta record');
-  strange.store.meta = { ...store.meta, database: 'another', generation: 'unheard of' };
-  await t.rejects(strange.projection('two').run(), /the records of another database \(another\)/);
-  t.match(strange.store.meta, { database: 'another' }, 'nothing was written');
-  strange.store.meta = null;
-  await strange.projection('two').run();
-  t.ok(strange.store.meta, 'after an operator deletes the meta record it is written anew');
+  foreign.store.meta = { ...store.meta, database: 'another', generation: 'unheard of' };
+  await t.rejects(foreign.projection('two').run(), /the records of another database \(another\)/);
+  t.match(foreign.store.meta, { database: 'another' }, 'nothing was written');
+  foreign.store.meta = null;
+  await foreign.projection('two').run();
+  t.ok(foreign.store.meta, 'after an operator deletes the meta record it is written anew');
 });
 
 t.test('a handled loss stays handled even if the store fails during the refill', async (t) => {

@@ -80,8 +80,8 @@ onEachDatabase('an event of the services is appended once, with its author and w
 onEachDatabase('concurrent copies of a batch are appended once', async (t, url) => {
   const { append, ofWallets, verified } = await fixture(t, url);
   const events = Array.from({ length: 10 }, () => eventWith());
-  const answers = await Promise.all(Array.from({ length: 5 }, () => append(events)));
-  t.ok(answers.every(({ status }) => status === 200));
+  const responses = await Promise.all(Array.from({ length: 5 }, () => append(events)));
+  t.ok(responses.every(({ status }) => status === 200));
   t.equal((await ofWallets()).length, 10);
   t.same(await verified(), { faults: 0, unchained: 0 });
 });

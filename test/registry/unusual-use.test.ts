@@ -82,10 +82,10 @@ onEachDatabase('a pattern that is fine is not reported again; "look" keeps it op
   const { send, list, call } = await fixture(t, url);
   await send([{ at: at(10), ...abroad }], at(10) + 1_000);
   const [found] = await list('?status=open');
-  const answer = (id: string, body: object) => call('POST', `/unusual/${id}/answer`, { body });
-  t.match(await answer(found?.id ?? '', { answer: 'look' }), { status: 200, body: { data: { decision: 'look' } } });
+  const decide = (id: string, body: object) => call('POST', `/unusual/${id}/answer`, { body });
+  t.match(await decide(found?.id ?? '', { answer: 'look' }), { status: 200, body: { data: { decision: 'look' } } });
   t.equal((await list('?status=open')).length, 1);
-  t.match(await answer(found?.id ?? '', { answer: 'fine' }), {
+  t.match(await decide(found?.id ?? '', { answer: 'fine' }), {
     status: 200,
     body: { data: { decision: 'fine', decidedBy: 'bootstrap', propagation: null } },
   });
@@ -98,11 +98,11 @@ onEachDatabase('a pattern that is fine is not reported again; "look" keeps it op
     'another pattern is reported',
   );
   const [tor] = await list('?status=open');
-  await answer(tor?.id ?? '', { answer: 'fine' });
+  await decide(tor?.id ?? '', { answer: 'fine' });
   await send([{ at: at(40), code: 'tor_blocked' }], at(40) + 1_000);
   t.same(await list('?status=open'), []);
-  t.match(await answer(found?.id ?? '', { answer: 'no' }), { status: 422 });
-  t.match(await answer('unu_none', { answer: 'fine' }), { status: 404 });
+  t.match(await decide(found?.id ?? '', { answer: 'no' }), { status: 422 });
+  t.match(await decide('unu_none', { answer: 'fine' }), { status: 404 });
   t.match(await call('GET', '/events?action=key.unusual-use-decided'), { body: { meta: { total_records: 3 } } });
 });
 

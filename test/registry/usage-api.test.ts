@@ -61,10 +61,10 @@ onEachDatabase('usage is read by hour, day, key and code, with filters and pages
     ],
   });
   const path = `/merchants/${merchant.id}/usage`;
-  const figures = { averageMilliseconds: 2, slowestMilliseconds: 3 };
+  const durations = { averageMilliseconds: 2, slowestMilliseconds: 3 };
   t.same((await get(path)).data, [
     {
-      ...{ from: hourText, keyId: null, code: null, requests: 7, accepted: 5, refused: 2, ...figures },
+      ...{ from: hourText, keyId: null, code: null, requests: 7, accepted: 5, refused: 2, ...durations },
       ...{ requestBytes: 7, responseBytes: 14 },
       codes: [
         { code: 'accepted', requests: 5 },
@@ -73,11 +73,11 @@ onEachDatabase('usage is read by hour, day, key and code, with filters and pages
     },
     {
       ...{ from: '2026-01-15T10:00:00.000Z', keyId: null, code: null, requests: 10, accepted: 10, refused: 0 },
-      ...{ ...figures, requestBytes: 10, responseBytes: 20, codes: [{ code: 'accepted', requests: 10 }] },
+      ...{ ...durations, requestBytes: 10, responseBytes: 20, codes: [{ code: 'accepted', requests: 10 }] },
     },
     {
       ...{ from: '2026-01-14T11:00:00.000Z', keyId: null, code: null, requests: 1, accepted: 1, refused: 0 },
-      ...{ ...figures, requestBytes: 1, responseBytes: 2, codes: [{ code: 'accepted', requests: 1 }] },
+      ...{ ...durations, requestBytes: 1, responseBytes: 2, codes: [{ code: 'accepted', requests: 1 }] },
     },
   ]);
   t.match((await get(`${path}?by=day`)).data, [
@@ -289,9 +289,9 @@ t.test('lists are available as CSV, in which a spreadsheet finds no formula', as
     ...{ day, agent, count: 9 - index },
   }));
   await add({ keys: [keyUsage(key.keyId, { merchantId: merchant.id, agents, codes: [codeCount('accepted', 2)] })] });
-  const answer = await text(`/keys/${key.keyId}/agents?format=csv`);
-  t.equal(answer.headers['content-type'], 'text/csv; charset=utf-8; header=present');
-  t.same(answer.body.split('\r\n'), [
+  const response = await text(`/keys/${key.keyId}/agents?format=csv`);
+  t.equal(response.headers['content-type'], 'text/csv; charset=utf-8; header=present');
+  t.same(response.body.split('\r\n'), [
     ...[
       'day,agent,requests',
       `${dayText},"'=HYPERLINK(""http://evil"")",9`,

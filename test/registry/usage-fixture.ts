@@ -18,13 +18,13 @@ export const hour = day + 11 * 3_600_000;
 
 /** Requests with one result. */
 export function codeCount(code: string, count: number, more: Partial<CodeCount> = {}): CodeCount {
-  const figures = {
+  const totals = {
     totalMilliseconds: 2 * count,
     slowestMilliseconds: 3,
     requestBytes: count,
     responseBytes: 2 * count,
   };
-  return { hour, code, count, ...figures, ...more };
+  return { hour, code, count, ...totals, ...more };
 }
 
 /** Requests from one address; null stands for all addresses beyond the gateway's limit. */

@@ -97,13 +97,13 @@ onEachDatabase('each transaction deletes a bounded number of rows', async (t, ur
     code: 'accepted',
     count: 1,
   };
-  const figures = { total_milliseconds: 0, slowest_milliseconds: 0, request_bytes: 0, response_bytes: 0 };
+  const totals = { total_milliseconds: 0, slowest_milliseconds: 0, request_bytes: 0, response_bytes: 0 };
   const process = { process: 'p-1', instance: 'i', environment: 'live', sequence: 1, first_at: 0, last_at: 0 };
   await database
     .insertInto('usage_processes')
     .values({ ...process, received_at: hour, is_ended: 0, dropped_refusals: 0, dropped_rows: 0 })
     .execute();
-  const all = Array.from({ length: 5_001 }, (_, index) => ({ ...old, key_id: `key_${index}`, ...figures }));
+  const all = Array.from({ length: 5_001 }, (_, index) => ({ ...old, key_id: `key_${index}`, ...totals }));
   for (let from = 0; from < all.length; from += 1_000)
     await database
       .insertInto('usage_hours')

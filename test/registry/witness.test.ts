@@ -27,22 +27,22 @@ async function openWitness(t: Test, url: string) {
 
 /**
  * Watches for silent runs while messages arrive.
- * @returns the inbox; the function `look`, which lets a scan take place after 5 seconds; and the wall clock, which can
+ * @returns the inbox; the function `scan`, which lets a scan take place after 5 seconds; and the wall clock, which can
  *   be set
  */
 function watchSilence(t: Test, { database, time }: Pick<Awaited<ReturnType<typeof openWitness>>, 'database' | 'time'>) {
   const inbox: { workingSince: number | null } = { workingSince: time.now() };
   const wall = { ahead: 0 };
   const clock = { now: () => time.now() + wall.ahead };
-  const looking = new SilentRuns({ database, clock, timers: time, inbox, monotonic: time.monotonic });
-  t.teardown(() => looking.stop());
-  looking.start();
-  const look = async (): Promise<void> => {
+  const silentRuns = new SilentRuns({ database, clock, timers: time, inbox, monotonic: time.monotonic });
+  t.teardown(() => silentRuns.stop());
+  silentRuns.start();
+  const scan = async (): Promise<void> => {
     await until(() => time.untilNext !== null);
     time.advance(5_000);
     await until(() => time.untilNext !== null);
   };
-  return { inbox, look, wall };
+  return { inbox, scan, wall };
 }
 
 function noteOf(body: string, { receipt = '' }: WitnessVerdict): string {
@@ -387,24 +387,24 @@ onEachDatabase('a silent run is reported once, but not a run that ended or was c
   await take(ended.submit('end', time.now()));
   const follower = new WitnessedRun(instance).write(1);
   await take(follower.submit('start', time.now(), { previous: followed.end }));
-  const { inbox, look } = watchSilence(t, { database, time });
+  const { inbox, scan } = watchSilence(t, { database, time });
   for (let seconds = 5; seconds <= 30; seconds += 5) {
     for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
-    await look();
+    await scan();
   }
   t.same(await findings(), [], 'not within three intervals');
   inbox.workingSince = null;
-  for (let count = 0; count < 5; count += 1) await look();
+  for (let count = 0; count < 5; count += 1) await scan();
   t.same(await findings(), [], 'not while Redis is unavailable and nothing arrives');
   inbox.workingSince = time.now();
   for (let seconds = 5; seconds <= 30; seconds += 5) {
     for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
-    await look();
+    await scan();
   }
   t.same(await findings(), [], 'not within three intervals after the outage');
   for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
-  await look();
-  await look();
+  await scan();
+  await scan();
   t.same(await findings(), ['silent']);
   const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
   t.match(row?.origin, silent.id);
@@ -418,19 +418,19 @@ onEachDatabase('neither a clock that is set nor a pause of the registry makes a 
   const { database, findings, instance, take, time } = await openWitness(t, url);
   const run = new WitnessedRun(instance).write(1);
   await take(run.submit('start', time.now()));
-  const { look, wall } = watchSilence(t, { database, time });
-  await look();
+  const { scan, wall } = watchSilence(t, { database, time });
+  await scan();
   wall.ahead = 3_600_000;
-  await look();
+  await scan();
   t.same(await findings(), [], 'the clock was set forward, or another registry with another clock got the checkpoint');
   await take(run.write(1).submit('periodic', time.now()));
-  await look();
+  await scan();
   time.advance(60_000); // the next scan is 60 s late, and nothing was read meanwhile
-  await look();
+  await scan();
   t.same(await findings(), [], 'the registry was paused');
   await take(run.write(1).submit('periodic', time.now()));
   wall.ahead = -3_600_000;
-  for (let seconds = 0; seconds <= 40; seconds += 5) await look();
+  for (let seconds = 0; seconds <= 40; seconds += 5) await scan();
   t.same(await findings(), ['silent'], 'a clock that was set back does not hide a silent run');
 });
 
@@ -438,11 +438,11 @@ onEachDatabase('a run that vanished before the registry started is silent after 
   const { database, findings, instance, take, time } = await openWitness(t, url);
   await take(new WitnessedRun(instance).write(1).submit('start', time.now()));
   time.advance(3_600_000);
-  const { look } = watchSilence(t, { database, time });
-  for (let seconds = 5; seconds <= 30; seconds += 5) await look();
+  const { scan } = watchSilence(t, { database, time });
+  for (let seconds = 5; seconds <= 30; seconds += 5) await scan();
   t.same(await findings(), []);
-  await look();
-  await look();
+  await scan();
+  await scan();
   t.same(await findings(), ['silent']);
 });
 
@@ -457,8 +457,8 @@ onEachDatabase(
     await take(cut.submit('end', time.now(), { next: never.id }));
     await take(next.submit('start', time.now(), { previous: rotated.end }));
     await take(next.submit('end', time.now()));
-    const { look } = watchSilence(t, { database, time });
-    for (let seconds = 0; seconds <= 40; seconds += 5) await look();
+    const { scan } = watchSilence(t, { database, time });
+    for (let seconds = 0; seconds <= 40; seconds += 5) await scan();
     t.same(await findings(), ['silent']);
     const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
     t.match(row, { origin: new RegExp(cut.id), message: new RegExp(never.id) });

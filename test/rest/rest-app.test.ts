@@ -19,11 +19,11 @@ t.test('an operator error is a 503, an unexpected error a 500, and neither respo
     ['/broken', 500, 'Internal error', 'internal_error'],
     ['/refused', 409, 'It is in another state', 'conflict'],
   ] as const) {
-    const answer = await app.inject(url);
-    t.equal(answer.statusCode, status);
-    t.same(answer.json(), { success: false, message, data: { code, errors: [] } });
-    t.equal(answer.headers['retry-after'], status === 503 ? '1' : undefined);
-    t.equal(answer.headers['cache-control'], 'no-store');
+    const response = await app.inject(url);
+    t.equal(response.statusCode, status);
+    t.same(response.json(), { success: false, message, data: { code, errors: [] } });
+    t.equal(response.headers['retry-after'], status === 503 ? '1' : undefined);
+    t.equal(response.headers['cache-control'], 'no-store');
   }
   t.equal(logged.length, 2, 'a refusal is not logged as a failure');
 });
@@ -39,8 +39,8 @@ t.test('a client that is not admitted gets its response before routing and befor
   t.teardown(() => app.close());
   app.post('/here', { schema: { body: Type.Object({}) } }, () => null);
   for (const url of ['/here', '/nowhere']) {
-    const answer = await app.inject({ method: 'POST', url, payload: '{', headers: { 'content-type': 'text/plain' } });
-    t.equal(answer.statusCode, 403, url);
+    const response = await app.inject({ method: 'POST', url, payload: '{', headers: { 'content-type': 'text/plain' } });
+    t.equal(response.statusCode, 403, url);
   }
 });
 
@@ -51,19 +51,19 @@ t.test(
     t.teardown(() => app.close());
     app.post('/revoke', () => ({ revoked: true }));
     const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-length': '0' };
-    const answer = await app.inject({ method: 'POST', url: '/revoke', headers });
-    t.equal(answer.statusCode, 200);
-    t.same(answer.json(), { revoked: true });
+    const response = await app.inject({ method: 'POST', url: '/revoke', headers });
+    t.equal(response.statusCode, 200);
+    t.same(response.json(), { revoked: true });
   },
 );
 
 t.test('a path that cannot be decoded is 400, with no-store too', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   t.teardown(() => app.close());
-  const answer = await app.inject('/%zz');
-  t.equal(answer.statusCode, 400);
-  t.same(answer.json(), { success: false, message: 'Bad request', data: { code: 'bad_request', errors: [] } });
-  t.equal(answer.headers['cache-control'], 'no-store');
+  const response = await app.inject('/%zz');
+  t.equal(response.statusCode, 400);
+  t.same(response.json(), { success: false, message: 'Bad request', data: { code: 'bad_request', errors: [] } });
+  t.equal(response.headers['cache-control'], 'no-store');
 });
 
 t.test('a client that is still sending a rejected request can read the response', async (t) => {

@@ -6,7 +6,7 @@ import t from 'tap';
 import { createRestApp, type RestApp } from '../../src/rest/rest-app.js';
 
 /** Stops an API during a response, and returns what it sends to that request and to those pipelined after it. */
-async function answersWhileStopping(app: RestApp, requests: string): Promise<string> {
+async function responsesWhileStopping(app: RestApp, requests: string): Promise<string> {
   let release = (): void => undefined;
   const begun = new Promise<void>((resolve) => {
     app.get('/slow', async () => {
@@ -18,7 +18,7 @@ async function answersWhileStopping(app: RestApp, requests: string): Promise<str
   await app.listen({ host: '127.0.0.1', port: 0 });
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
   await once(socket, 'connect');
-  const answers = text(socket);
+  const responses = text(socket);
   socket.write('GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
   await begun;
   const closed = app.close();
@@ -28,7 +28,7 @@ async function answersWhileStopping(app: RestApp, requests: string): Promise<str
   for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setTimeout(resolve, 2));
   release();
   await closed;
-  return answers;
+  return responses;
 }
 
 t.test('a request that arrives while the API stops gets 503 in the envelope, with retry-after', async (t) => {
@@ -41,8 +41,8 @@ t.test('a request that arrives while the API stops gets 503 in the envelope, wit
       });
     },
   });
-  const answers = await answersWhileStopping(app, 'GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
-  const [first = '', second = ''] = answers.split(/(?=HTTP\/1\.1 )/);
+  const responses = await responsesWhileStopping(app, 'GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  const [first = '', second = ''] = responses.split(/(?=HTTP\/1\.1 )/);
   t.match(first, /^HTTP\/1\.1 200 OK.*\{"slow":true\}$/s, 'the request in progress gets its response');
   t.match(second, /^HTTP\/1\.1 503 Service Unavailable\r\n/);
   t.match(second, /\r\nretry-after: 1\r\n/i);

@@ -33,16 +33,16 @@ t.test('a method that a path does not support is 405, and allow lists the suppor
   t.teardown(() => app.close());
   for (const [url, allow] of allowed) {
     for (const method of METHODS.filter((one) => one !== 'CONNECT')) {
-      const answer = await app.inject({ method: method, url });
+      const response = await app.inject({ method: method, url });
       if (allow.split(', ').includes(method)) {
-        t.not(answer.statusCode, 405, `${method} ${url}`);
+        t.not(response.statusCode, 405, `${method} ${url}`);
         continue;
       }
-      t.equal(answer.statusCode, 405, `${method} ${url}`);
-      t.equal(answer.headers.allow, allow, `${method} ${url}`);
-      if (method === 'HEAD') t.equal(answer.body, '');
+      t.equal(response.statusCode, 405, `${method} ${url}`);
+      t.equal(response.headers.allow, allow, `${method} ${url}`);
+      if (method === 'HEAD') t.equal(response.body, '');
       else {
-        t.same(answer.json(), {
+        t.same(response.json(), {
           success: false,
           message: `Method not allowed: this path takes ${allow}`,
           data: { code: 'method_not_allowed', errors: [] },
@@ -57,10 +57,10 @@ t.test('an unknown path is 404 for any method, without an allow header', async (
   t.teardown(() => app.close());
   for (const url of ['/', '/record', '/records/1/2', '/RECORDS']) {
     for (const method of ['GET', 'PUT', 'OPTIONS', 'PROPFIND']) {
-      const answer = await app.inject({ method: method, url });
-      t.equal(answer.statusCode, 404, `${method} ${url}`);
-      t.equal(answer.headers.allow, undefined);
-      t.same(answer.json(), {
+      const response = await app.inject({ method: method, url });
+      t.equal(response.statusCode, 404, `${method} ${url}`);
+      t.equal(response.headers.allow, undefined);
+      t.same(response.json(), {
         success: false,
         message: 'Route not found',
         data: { code: 'route_not_found', errors: [] },
@@ -77,8 +77,8 @@ t.test('the method is checked before the body: another media type, or no body, c
     ['/nowhere', 404],
   ] as const) {
     for (const headers of [{}, { 'content-type': 'text/plain' }, { 'content-type': 'application/json' }]) {
-      const answer = await app.inject({ method: 'PUT', url, headers, payload: '{' });
-      t.equal(answer.statusCode, status, `${url} ${JSON.stringify(headers)}`);
+      const response = await app.inject({ method: 'PUT', url, headers, payload: '{' });
+      t.equal(response.statusCode, status, `${url} ${JSON.stringify(headers)}`);
     }
   }
 });
@@ -88,10 +88,10 @@ t.test('a client that is not admitted learns neither paths nor methods', async (
   t.teardown(() => app.close());
   for (const url of ['/records', '/orders', '/nowhere']) {
     for (const method of ['GET', 'PUT', 'OPTIONS', 'PROPFIND']) {
-      const answer = await app.inject({ method: method, url });
-      t.equal(answer.statusCode, 403, `${method} ${url}`);
-      t.equal(answer.headers.allow, undefined);
-      t.same(answer.json(), { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } });
+      const response = await app.inject({ method: method, url });
+      t.equal(response.statusCode, 403, `${method} ${url}`);
+      t.equal(response.headers.allow, undefined);
+      t.same(response.json(), { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } });
     }
   }
 });

@@ -112,9 +112,11 @@ t.test('without a valid assertion every request gets 403, including requests fro
 });
 
 t.test('if the public keys cannot be fetched, the response is 503, not 403', async (t) => {
-  const nobody = createRemoteJWKSet(new URL('http://127.0.0.1:9/.well-known/jwks.json'), { timeoutDuration: 2000 });
+  const unreachable = createRemoteJWKSet(new URL('http://127.0.0.1:9/.well-known/jwks.json'), {
+    timeoutDuration: 2000,
+  });
   const { call, logged } = await servicesFixture(t, {
-    assertions: createAssertionVerifier({ keys: nobody, ...known }),
+    assertions: createAssertionVerifier({ keys: unreachable, ...known }),
   });
   const headers = { 'x-gateway-assertion': await assertionOf() };
   t.same(await call(merchantA, 'GET', '/transactions', { headers }), {

@@ -51,8 +51,8 @@ onEachServices('an email address is unique per merchant and environment, ignorin
   t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
   t.same(await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'ADA.obi@example.com' } }), taken);
   for (const other of [merchantB, sandboxOfA]) {
-    const answer = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
-    t.match(answer, { status: 201, body: { data: { phone: null } } });
+    const response = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
+    t.match(response, { status: 201, body: { data: { phone: null } } });
   }
   const second = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'second@example.com' } });
   const path = `/dev/customers/${(second.body.data as { id: string }).id}`;
@@ -95,8 +95,8 @@ onEachServices('each invalid field of a customer is rejected', async (t, { call 
     [{ id: 'x' }, 'id'],
   ];
   for (const [changes, path] of cases) {
-    const answer = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, ...changes } });
-    t.match(answer, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
+    const response = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, ...changes } });
+    t.match(response, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
   }
   const path = '/dev/customers/00000000-0000-4000-8000-000000000000';
   for (const body of [{}, { email: null }, { firstName: 1 }, { merchant_id: 'merchant_b' }]) {
@@ -140,8 +140,8 @@ onEachServices(
     );
     for (const stranger of [merchantB, sandboxOfA]) {
       for (const id of [second, newest]) {
-        const answer = await call(stranger, 'GET', `/dev/customers?up_to=${id}`);
-        t.match(answer, { status: 404, body: { message: 'Customer not found', data: { code: 'not_found' } } });
+        const response = await call(stranger, 'GET', `/dev/customers?up_to=${id}`);
+        t.match(response, { status: 404, body: { message: 'Customer not found', data: { code: 'not_found' } } });
       }
     }
     const kept = await database.selectFrom('deleted_customers').selectAll().execute();
@@ -176,7 +176,7 @@ onEachServices('null in an optional field is equivalent to omitting the field', 
     'another body under the same key is rejected',
   );
   for (const field of ['email', 'firstName', 'lastName']) {
-    const answer = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, [field]: null } });
-    t.match(answer, { status: 422, body: { data: { errors: [{ path: field }] } } }, `${field} is required`);
+    const response = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, [field]: null } });
+    t.match(response, { status: 422, body: { data: { errors: [{ path: field }] } } }, `${field} is required`);
   }
 });

@@ -61,8 +61,8 @@ t.test('an unavailable database causes 503 with Retry-After within a bounded tim
   const send = async (services: ServicesUnderTest['app'], method: 'GET' | 'POST', url: string) => {
     const headers = { ...identityOf(merchantA), 'content-type': 'application/json', 'idempotency-key': 'k' };
     const body = method === 'GET' ? {} : { payload: JSON.stringify(bankPayout(walletId)) };
-    const answer = await services.inject({ method, url, headers, ...body });
-    return { status: answer.statusCode, body: answer.json<object>(), retry: answer.headers['retry-after'] };
+    const response = await services.inject({ method, url, headers, ...body });
+    return { status: response.statusCode, body: response.json<object>(), retry: response.headers['retry-after'] };
   };
   const ask = (method: 'GET' | 'POST', url: string) => send(app, method, url);
   const unavailable = {
@@ -123,8 +123,8 @@ t.test('while the database is read-only the services are not ready', postgresAlo
   const { app } = await servicesFixture(t, { url });
   const readiness = async () => {
     const { statusCode } = await app.inject('/readyz');
-    const figure = /^services_ready (\d)$/m.exec((await app.inject('/metrics')).body)?.[1];
-    t.equal(Number(figure), Number(statusCode === 200), 'the metrics report the same');
+    const ready = /^services_ready (\d)$/m.exec((await app.inject('/metrics')).body)?.[1];
+    t.equal(Number(ready), Number(statusCode === 200), 'the metrics report the same');
     return statusCode;
   };
   const makeReadOnly = async (value: 'on' | 'off') => {

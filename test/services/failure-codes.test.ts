@@ -13,22 +13,22 @@ import {
   onEachServices,
   sandboxOfA,
   servicesFixture,
-  type Answer,
+  type ApiResponse,
 } from './services-fixture.js';
 
 const person = { email: 'ada@example.com', firstName: 'Ada', lastName: 'Obi' };
 const recipient = '+2348012345678';
 
 /** Sends bytes to the HTTP parser of the services; returns the response envelope. */
-async function wire(url: string, bytes: string): Promise<Answer> {
+async function wire(url: string, bytes: string): Promise<ApiResponse> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1');
   await once(socket, 'connect');
   socket.on('error', () => undefined);
   socket.write(bytes);
-  const answer = await text(socket);
+  const received = await text(socket);
   return {
-    status: Number(answer.split(' ')[1]),
-    body: JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))) as Answer['body'],
+    status: Number(received.split(' ')[1]),
+    body: JSON.parse(received.slice(received.indexOf('\r\n\r\n'))) as ApiResponse['body'],
   };
 }
 
@@ -42,7 +42,7 @@ onEachServices('each failure has its code, status and message', async (t, { call
   });
   const big = `"${'x'.repeat(1024 * 1024)}"`;
   const order = { amount: 101, currency: 'NGN', recipient };
-  const cases: readonly (readonly [code: string, answer: Answer])[] = [
+  const cases: readonly (readonly [code: string, response: ApiResponse])[] = [
     ['bad_request', await call(merchantA, 'GET', '/dev/payouts/%zz')],
     ['forbidden', await call(null, 'GET', '/dev/payouts')],
     ['not_found', await call(merchantA, 'GET', `/dev/wallets/${id}`)],

@@ -62,17 +62,17 @@ onEachServices('payouts and transactions are filtered by status, type, wallet an
   t.same(await amounts(`walletId=${otherWallet}`), [late.id, null]);
 
   const empty = await addWallet(database, merchantA);
-  const nobodys = '00000000-0000-4000-8000-000000000000';
+  const unknownId = '00000000-0000-4000-8000-000000000000';
   for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
     t.same(await idsOf(services, `${list}?walletId=${empty}`), [], 'a wallet without records');
-    const answer = await call(merchantA, 'GET', `${list}?walletId=${nobodys}`);
+    const response = await call(merchantA, 'GET', `${list}?walletId=${unknownId}`);
     t.match(
-      answer,
+      response,
       { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: emptyList } } },
       `${list}: an unknown wallet`,
     );
     t.equal(
-      (await call(merchantA, 'GET', `${list}?walletId=${nobodys}&from=x`)).status,
+      (await call(merchantA, 'GET', `${list}?walletId=${unknownId}&from=x`)).status,
       422,
       'the format of parameters is checked before the wallet',
     );

@@ -33,8 +33,8 @@ async function send(
   tenant: Tenant = merchantA,
 ) {
   const headers = { ...identityOf(tenant), 'content-type': 'application/json', 'idempotency-key': key };
-  const answer = await app.inject({ method: 'POST', url, headers, payload: JSON.stringify(body) });
-  return { status: answer.statusCode, body: answer.body, replayed: answer.headers['idempotency-replayed'] };
+  const response = await app.inject({ method: 'POST', url, headers, payload: JSON.stringify(body) });
+  return { status: response.statusCode, body: response.body, replayed: response.headers['idempotency-replayed'] };
 }
 
 onEachServices('the same key and body get the same response again, without a second effect', async (t, services) => {
@@ -78,8 +78,8 @@ onEachServices('a key that was used with another body or route is rejected', asy
     ['/dev/payouts', bankPayout(walletId, { remarks: undefined })],
     ['/payouts', { amount: 100, currency: 'NGN', recipient: '+2348012345678' }],
   ] as const) {
-    const answer = await send(services, 'k', body, url);
-    t.same({ status: answer.status, body: JSON.parse(answer.body) as object }, { status: 422, body: refused });
+    const response = await send(services, 'k', body, url);
+    t.same({ status: response.status, body: JSON.parse(response.body) as object }, { status: 422, body: refused });
   }
   t.equal(await balanceOf(database, walletId), 900);
 });
@@ -88,9 +88,9 @@ onEachServices('keys are separate per merchant and environment', async (t, servi
   const { database } = services;
   for (const tenant of [merchantA, merchantB, sandboxOfA]) {
     const walletId = await addWallet(database, tenant, { balance: 1000 });
-    const answer = await send(services, 'same', bankPayout(walletId), '/dev/payouts', tenant);
-    t.equal(answer.status, 201);
-    t.match(JSON.parse(answer.body), { data: { walletId } });
+    const response = await send(services, 'same', bankPayout(walletId), '/dev/payouts', tenant);
+    t.equal(response.status, 201);
+    t.match(JSON.parse(response.body), { data: { walletId } });
     t.equal(await balanceOf(database, walletId), 900);
   }
 });
@@ -128,9 +128,9 @@ onEachServices(
       // The first request waits for the lock of this wallet, or of the whole SQLite database.
       await transaction.updateTable('wallets').set({ balance: 1000 }).execute();
       const all = Array.from({ length: 20 }, async () => {
-        const answer = await send(services, 'k', bankPayout(walletId));
-        if (answer.status === 409) refused.push(answer);
-        return answer;
+        const response = await send(services, 'k', bankPayout(walletId));
+        if (response.status === 409) refused.push(response);
+        return response;
       });
       await until(() => refused.length === 19);
       const meanwhile = strangers.map((tenant, index) =>
@@ -140,9 +140,9 @@ onEachServices(
     });
     for (const { status } of await Promise.all(sent.meanwhile))
       t.equal(status, 201, 'the same key of another merchant is independent');
-    const answers = await Promise.all(sent.all);
-    t.same(answers.filter(({ status }) => status === 201).length, 1);
-    for (const answer of refused) t.match(answer, { body: /still being carried out: try again/ });
+    const responses = await Promise.all(sent.all);
+    t.same(responses.filter(({ status }) => status === 201).length, 1);
+    for (const response of refused) t.match(response, { body: /still being carried out: try again/ });
     t.equal(await balanceOf(database, walletId), 900);
   },
 );
@@ -368,7 +368,7 @@ t.test('PostgreSQL: a process with a wrong clock deletes no responses', postgres
   await database.updateTable('answers').set({ created_at: clock.now() }).execute();
   let elapsed = 0;
   const old = new StoredResponsePurge({ database, clock, monotonic: () => (elapsed += tenMinutes) });
-  for (let look = 0; look < 3; look += 1) t.equal(await old.forget(), false);
+  for (let attempt = 0; attempt < 3; attempt += 1) t.equal(await old.forget(), false);
   t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
 });
 
@@ -377,9 +377,9 @@ t.test('an Idempotency-Key is 1 to 255 visible ASCII characters', async (t) => {
   const walletId = await addWallet(services.database, merchantA, { balance: 1000 });
   const message = 'Idempotency-Key must be given once, and be 1 to 255 visible ASCII characters without spaces';
   for (const key of ['', ' ', 'a b', 'a, b', 'k'.repeat(256), 'k\u00e9', '\u007f']) {
-    const answer = await send(services, key, bankPayout(walletId));
-    t.equal(answer.status, 422, JSON.stringify(key));
-    t.same(JSON.parse(answer.body), {
+    const response = await send(services, key, bankPayout(walletId));
+    t.equal(response.status, 422, JSON.stringify(key));
+    t.same(JSON.parse(response.body), {
       ...{ success: false, message },
       data: { code: 'validation_failed', errors: [{ path: 'Idempotency-Key', message }] },
     });

@@ -41,7 +41,7 @@ interface Description {
 const committed = readFileSync('docs/openapi.yaml', 'utf8');
 const description = parse(committed) as Description;
 const merchant = { merchantId: 'm_1', environment: 'live' } as const;
-const nobodys = ['00000000-0000-4000-8000-000000000000', '999999999'];
+const unknownIds = ['00000000-0000-4000-8000-000000000000', '999999999'];
 
 /** The description as a schema that forbids undescribed fields in all objects. */
 const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
@@ -59,14 +59,14 @@ function checkAt(...place: string[]) {
   return (value: unknown): string | null => (check(value) ? null : ajv.errorsText(check.errors));
 }
 
-interface DescribedAnswer {
+interface DescribedResponse {
   readonly headers?: object;
   readonly content?: Readonly<
     Record<string, { example?: { message: string }; examples?: Record<string, { value: { message: string } }> }>
   >;
 }
 
-function descriptionAt(place: readonly string[]): DescribedAnswer {
+function descriptionAt(place: readonly string[]): DescribedResponse {
   return place.reduce((it: object, part) => Reflect.get(it, part) as object, description);
 }
 
@@ -168,11 +168,11 @@ t.test('requests and responses through the gateway match the description', async
   async function send(
     { path, method, operation, name }: Described,
     sent: Sent,
-  ): Promise<{ status: number; body: Answer }> {
+  ): Promise<{ status: number; body: Envelope }> {
     const query = new URLSearchParams(sent.query).toString();
     const target = path.replace('{id}', sent.id ?? '') + (query === '' ? '' : `?${query}`);
     const payload = sent.body === undefined ? sent.payload : JSON.stringify(sent.body);
-    const answer = await request(`https://127.0.0.1:${gateway.https}/v1${target}`, {
+    const received = await request(`https://127.0.0.1:${gateway.https}/v1${target}`, {
       method: method.toUpperCase() as 'GET',
       dispatcher: agent,
       headers: {
@@ -182,8 +182,8 @@ t.test('requests and responses through the gateway match the description', async
       },
       ...(payload === undefined ? {} : { body: payload }),
     });
-    const body = (await answer.body.json()) as Answer;
-    const status = answer.statusCode;
+    const body = (await received.body.json()) as Envelope;
+    const status = received.statusCode;
     seen.set(`${name} ${status}`, (seen.get(`${name} ${status}`) ?? 0) + 1);
     const what = `${name} ${JSON.stringify(sent).slice(0, 120)} ${status}`;
     const response = operation.responses[status];
@@ -201,11 +201,11 @@ t.test('requests and responses through the gateway match the description', async
     const ofGateway = Object.values(examples).map((one) => one.value.message);
     const isShown = code === undefined ? body.success || ofGateway.includes(body.message) : code in examples;
     if (!isShown) throw new Error(`${what}: there is no example of ${code ?? body.message}`);
-    const untold = ['idempotency-replayed', 'retry-after'].find((one) => one in answer.headers && !(one in headers));
+    const untold = ['idempotency-replayed', 'retry-after'].find((one) => one in received.headers && !(one in headers));
     if (untold !== undefined) throw new Error(`${what}: ${untold} is not described`);
     return { status, body };
   }
-  interface Answer {
+  interface Envelope {
     readonly success: boolean;
     readonly message: string;
     readonly data: {
@@ -272,10 +272,10 @@ t.test('requests and responses through the gateway match the description', async
         '\u0000',
       ]) {
         const query = { [name]: (check(value) ? references[name] : undefined) ?? String(value) };
-        const answer = await send(one, { id, query });
-        t.equal(answer.status, check(value) ? 200 : 422, `${one.name} ${place} ${name}=${JSON.stringify(value)}`);
+        const response = await send(one, { id, query });
+        t.equal(response.status, check(value) ? 200 : 422, `${one.name} ${place} ${name}=${JSON.stringify(value)}`);
       }
-      const query = { [name]: String(nobodys.find((value) => check(value))) };
+      const query = { [name]: String(unknownIds.find((value) => check(value))) };
       if (name in references) t.equal((await send(one, { id, query })).status, 404, `${one.name}: unknown ${name}`);
     }
     t.equal((await send(one, { ...valid(), query: { unknown: '1' } })).status, 422);
@@ -288,10 +288,10 @@ t.test('requests and responses through the gateway match the description', async
       for (const value of values) {
         const body = { ...bodyOf(one), [field]: value };
         const isRight = check(JSON.parse(JSON.stringify(body))) === null;
-        const answer = await send(one, { id, body });
-        const paths = answer.body.data?.errors?.map((error) => error.path);
+        const response = await send(one, { id, body });
+        const paths = response.body.data?.errors?.map((error) => error.path);
         // An earlier request of this test may have used a valid reference.
-        const isTaken = field === 'reference' && answer.body.data?.code === 'reference_taken';
+        const isTaken = field === 'reference' && response.body.data?.code === 'reference_taken';
         const expected = isRight ? (isTaken ? [] : undefined) : [field];
         t.same(paths, expected, `${one.name} ${field}: ${inspect(value).slice(0, 20)}`);
       }

@@ -60,10 +60,10 @@ onEachServices('a movement happens once per reference, also with ten concurrent 
   const { open, move, check } = operatorsOf(t, services);
   const walletId = await open('merchant_a');
   const order = { reference: 'deposit-1', reason: 'Deposit' };
-  const answers = await Promise.all(Array.from({ length: 10 }, () => move('fund', walletId, 700, order)));
-  t.same(answers.map(({ status }) => status).toSorted(), [200, 200, 200, 200, 200, 200, 200, 200, 200, 201]);
-  const [first] = answers;
-  for (const { data } of answers) t.match(data, { id: first?.data.id, balanceAfter: 700, reference: 'deposit-1' });
+  const responses = await Promise.all(Array.from({ length: 10 }, () => move('fund', walletId, 700, order)));
+  t.same(responses.map(({ status }) => status).toSorted(), [200, 200, 200, 200, 200, 200, 200, 200, 200, 201]);
+  const [first] = responses;
+  for (const { data } of responses) t.match(data, { id: first?.data.id, balanceAfter: 700, reference: 'deposit-1' });
   await move('withdraw', walletId, 100);
   t.match(
     await move('fund', walletId, 700, order),
@@ -151,8 +151,8 @@ onEachServices(
     const { open, move, check } = operatorsOf(t, services);
     const wallets = await Promise.all(['merchant_a', 'merchant_b'].map((one) => open(one)));
     for (let round = 0; round < 10; round += 1) {
-      const answers = await Promise.all(wallets.map((one) => move('fund', one, 5, { reference: `round-${round}` })));
-      t.same(answers.map(({ status }) => status).toSorted(), [201, 409]);
+      const responses = await Promise.all(wallets.map((one) => move('fund', one, 5, { reference: `round-${round}` })));
+      t.same(responses.map(({ status }) => status).toSorted(), [201, 409]);
     }
     t.same(await check(), agreed);
   },

@@ -5,7 +5,7 @@ import { BalanceCheck } from '../../src/services/ledger/balance-check.js';
 import { createOperatorsApi, type OperatorsOptions } from '../../src/services/operators/create-operators-api.js';
 import type { Entry } from '../../src/services/operators/schema.js';
 import { createServicesTokenVerifier } from '../../src/services/operators/services-token-verifier.js';
-import type { Answer, ServicesUnderTest } from './services-fixture.js';
+import type { ApiResponse, ServicesUnderTest } from './services-fixture.js';
 
 export const operatorsToken = 'a-token-of-operators-0123456789abcdef';
 
@@ -54,7 +54,7 @@ export function operatorsOf(
     url: string,
     body?: object,
     headers: Record<string, string> = {},
-  ): Promise<Answer> {
+  ): Promise<ApiResponse> {
     const response = await app.inject({
       method,
       url,
@@ -71,8 +71,8 @@ export function operatorsOf(
   /** Creates a wallet of a merchant, by default in NGN; returns its id. */
   async function open(merchantId: string, more: object = {}): Promise<string> {
     const body = { merchantId, environment: 'live', currency: 'NGN', ...more };
-    const { body: answer } = await operate('POST', '/wallets', body);
-    return (answer.data as { id: string }).id;
+    const { body: envelope } = await operate('POST', '/wallets', body);
+    return (envelope.data as { id: string }).id;
   }
 
   async function move(kind: 'fund' | 'withdraw', walletId: string, amount: number, more: object = {}) {

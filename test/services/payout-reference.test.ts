@@ -12,14 +12,14 @@ import {
   onEachServices,
   sandboxOfA,
   servicesFixture,
-  type Answer,
+  type ApiResponse,
 } from './services-fixture.js';
 import { emptyList } from '../empty-list.js';
 
 const invoice = 'INV/2026-01#42';
 const recipientOrder = { amount: 100, currency: 'NGN', recipient: '+2348012345678' };
 
-const dataOf = ({ body }: Answer) => body.data as Record<string, string>;
+const dataOf = ({ body }: ApiResponse) => body.data as Record<string, string>;
 const search = (reference: string) => `/dev/payouts?reference=${encodeURIComponent(reference)}`;
 const taken = (payoutId: string | undefined) => ({
   status: 409,
@@ -83,17 +83,17 @@ onEachServices(
   async (t, { call, database, pass }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
     const first = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { reference: invoice }) });
-    const nobodys = '00000000-0000-4000-8000-000000000000';
+    const unknownId = '00000000-0000-4000-8000-000000000000';
     const send = async (title: string) => {
       for (const [path, body] of [
         ['/dev/payouts', bankPayout(walletId)],
         ['/dev/payouts', bankPayout(walletId, { amount: 999_999 })],
-        ['/dev/payouts', bankPayout(nobodys)],
+        ['/dev/payouts', bankPayout(unknownId)],
         ['/payouts', recipientOrder],
         ['/payouts', { ...recipientOrder, currency: 'KES' }],
       ] as const) {
-        const answer = await call(merchantA, 'POST', path, { body: { ...body, reference: invoice } });
-        t.same(answer, taken(dataOf(first).id), `${title}: ${path} ${JSON.stringify(body)}`);
+        const response = await call(merchantA, 'POST', path, { body: { ...body, reference: invoice } });
+        t.same(response, taken(dataOf(first).id), `${title}: ${path} ${JSON.stringify(body)}`);
       }
     };
     await send('while the first one is pending');
@@ -107,8 +107,8 @@ onEachServices(
     t.equal(await ledgerSum(database, walletId), 900);
     for (const tenant of [merchantB, sandboxOfA]) {
       const own = await addWallet(database, tenant, { balance: 1000 });
-      const answer = await call(tenant, 'POST', '/dev/payouts', { body: bankPayout(own, { reference: invoice }) });
-      t.equal(answer.status, 201, 'a reference is unique per merchant and environment');
+      const response = await call(tenant, 'POST', '/dev/payouts', { body: bankPayout(own, { reference: invoice }) });
+      t.equal(response.status, 201, 'a reference is unique per merchant and environment');
     }
   },
 );
@@ -172,7 +172,7 @@ onEachServices(
     ];
     for (let round = 1; round <= 5; round += 1) {
       const reference = `race-${round}`;
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         Array.from({ length: 12 }, (_, index) =>
           call(merchantA, 'POST', '/dev/payouts', {
             body: bankPayout(wallets[index % 2] ?? '', { amount: 20, reference }),
@@ -180,11 +180,11 @@ onEachServices(
           }),
         ),
       );
-      const paid = answers.filter(({ status }) => status === 201);
+      const paid = responses.filter(({ status }) => status === 201);
       t.equal(paid.length, 1, reference);
       const [winner] = paid;
       if (winner === undefined) continue;
-      for (const answer of answers.filter((one) => one !== winner)) t.same(answer, taken(dataOf(winner).id));
+      for (const response of responses.filter((one) => one !== winner)) t.same(response, taken(dataOf(winner).id));
     }
     const left = await Promise.all(wallets.map((wallet) => balanceOf(database, wallet)));
     t.equal(
@@ -203,8 +203,10 @@ onEachServices(
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 100 });
     const order = { body: bankPayout(walletId, { amount: 100, reference: invoice }) };
-    const answers = await Promise.all(Array.from({ length: 8 }, () => call(merchantA, 'POST', '/dev/payouts', order)));
-    t.same(answers.map(({ status }) => status).toSorted(), [201, ...Array.from({ length: 7 }, () => 409)]);
+    const responses = await Promise.all(
+      Array.from({ length: 8 }, () => call(merchantA, 'POST', '/dev/payouts', order)),
+    );
+    t.same(responses.map(({ status }) => status).toSorted(), [201, ...Array.from({ length: 7 }, () => 409)]);
   },
 );
 
@@ -216,10 +218,10 @@ t.test('two processes make one payout per reference', postgresAlone, async (t) =
   const walletId = await addWallet(one.database, merchantA, { balance: 1000 });
   for (let round = 1; round <= 5; round += 1) {
     const order = { body: bankPayout(walletId, { reference: `race-${round}` }) };
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       processes.flatMap(({ call }) => Array.from({ length: 4 }, () => call(merchantA, 'POST', '/dev/payouts', order))),
     );
-    t.same(answers.map(({ status }) => status).toSorted(), [201, ...Array.from({ length: 7 }, () => 409)]);
+    t.same(responses.map(({ status }) => status).toSorted(), [201, ...Array.from({ length: 7 }, () => 409)]);
   }
   t.equal(await balanceOf(one.database, walletId), 500);
 });

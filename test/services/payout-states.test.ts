@@ -32,7 +32,7 @@ async function pay(
   return body.data as Payout;
 }
 
-async function look({ call }: ServicesUnderTest, { id }: Payout): Promise<Payout> {
+async function read({ call }: ServicesUnderTest, { id }: Payout): Promise<Payout> {
   return (await call(merchantA, 'GET', `/dev/payouts/${id}`)).body.data as Payout;
 }
 
@@ -43,19 +43,19 @@ onEachServices('a payout is pending, then processing, then successful', async (t
   t.match(payout, { status: 'pending', failureReason: null });
   t.equal(payout.createdAt, payout.updatedAt);
   await pass(0);
-  t.equal((await look(services, payout)).status, 'pending', 'until the bank accepts it');
+  t.equal((await read(services, payout)).status, 'pending', 'until the bank accepts it');
   await pass(delay);
-  const processing = await look(services, payout);
+  const processing = await read(services, payout);
   t.equal(processing.status, 'processing');
   t.ok(processing.updatedAt > payout.updatedAt);
   await pass(delay);
-  const ended = await look(services, payout);
+  const ended = await read(services, payout);
   t.match(ended, { ...payout, status: 'successful', updatedAt: String });
   t.ok(ended.updatedAt > processing.updatedAt);
   t.match((await call(merchantA, 'GET', '/transactions')).body.data, [{ type: 'debit', status: 'successful' }, {}]);
   t.equal(await balanceOf(database, walletId), 900);
   await pass(10 * delay);
-  t.same(await look(services, payout), ended, 'a final state never changes');
+  t.same(await read(services, payout), ended, 'a final state never changes');
 });
 
 onEachServices('a failed payout is refunded once', async (t, services) => {
@@ -71,7 +71,7 @@ onEachServices('a failed payout is refunded once', async (t, services) => {
   for (const row of rows) await refundFailed(database, row, 'once more', clock.now());
   for (const payout of [toAccount, toRecipient]) {
     const failed = { status: 'failed', failureReason: 'The bank does not know the destination account' };
-    t.match(await look(services, payout), failed);
+    t.match(await read(services, payout), failed);
   }
   t.equal(await balanceOf(database, walletId), 1000);
   const { data } = (await call(merchantA, 'GET', '/transactions')).body;
@@ -98,14 +98,14 @@ onEachServices('a payout whose refund fails does not block the others, and is re
   await pass(delay);
   await database.updateTable('wallets').set({ balance: Number.MAX_SAFE_INTEGER }).execute();
   await pass(delay);
-  t.equal((await look(services, full)).status, 'processing', 'the wallet cannot hold the refund');
-  t.equal((await look(services, other)).status, 'successful');
+  t.equal((await read(services, full)).status, 'processing', 'the wallet cannot hold the refund');
+  t.equal((await read(services, other)).status, 'successful');
   t.match(logged, [{ details: { payout: full.id }, message: /a failed payout could not be refunded; retrying/ }]);
   await database.updateTable('wallets').set({ balance: 800 }).execute();
   await pass(0);
-  t.equal((await look(services, full)).status, 'processing', 'the claim has not expired');
+  t.equal((await read(services, full)).status, 'processing', 'the claim has not expired');
   await pass(30_000);
-  t.equal((await look(services, full)).status, 'failed');
+  t.equal((await read(services, full)).status, 'failed');
   t.equal(await balanceOf(database, walletId), 900);
 });
 
@@ -128,9 +128,9 @@ t.test(
       await sql`set local idle_in_transaction_session_timeout = 0`.execute(hanging);
       await hanging.updateTable('wallets').set({ currency: 'NGN' }).where('id', '=', locked).execute();
       await pass(delay);
-      t.equal((await look(services, other)).status, 'successful');
-      t.equal((await look(services, refunded)).status, 'failed');
-      for (const one of stuck) t.equal((await look(services, one)).status, 'processing');
+      t.equal((await read(services, other)).status, 'successful');
+      t.equal((await read(services, refunded)).status, 'failed');
+      for (const one of stuck) t.equal((await read(services, one)).status, 'processing');
       t.match(
         logged,
         [{ details: { payout: stuck[0]?.id, err: /^DatabaseError: / } }],
@@ -138,7 +138,7 @@ t.test(
       );
     });
     await pass(30_000);
-    for (const one of stuck) t.equal((await look(services, one)).status, 'failed');
+    for (const one of stuck) t.equal((await read(services, one)).status, 'failed');
     t.equal(await balanceOf(database, locked), 1000);
   },
 );
@@ -159,7 +159,7 @@ onEachServices(
     await database.insertInto('payouts').values(copies).execute();
     await database.updateTable('payouts').set({ due_at: 0 }).execute();
     while (await advancePayouts({ database, clock, bank: { ...bank, delayMilliseconds: 0 } }));
-    t.equal((await look(services, first)).status, 'successful');
+    t.equal((await read(services, first)).status, 'successful');
     const open = await database.selectFrom('payouts').select('id').where('status', '<>', 'successful').execute();
     t.same(open, []);
   },
@@ -173,10 +173,10 @@ onEachServices('a payout claimed before the clock was set back is still processe
   const dueLate = (it: ExpressionBuilder<ServicesTables, 'payouts'>) => ({ due_at: it('due_at', '+', day) });
   await database.updateTable('payouts').set(dueLate).execute();
   await pass(0);
-  t.equal((await look(services, payout)).status, 'processing');
+  t.equal((await read(services, payout)).status, 'processing');
   await database.updateTable('payouts').set(dueLate).execute();
   await pass(0);
-  t.equal((await look(services, payout)).status, 'successful');
+  t.equal((await read(services, payout)).status, 'successful');
 });
 
 t.test('a periodic task continues after a failure with increasing backoff, and stops on request', async (t) => {
@@ -294,7 +294,7 @@ onEachServices('after any mix of payouts, repeats, races and settlements the boo
     fc.asyncProperty(steps, async (operations) => {
       run += 1;
       const walletId = await addWallet(database, merchantA, { balance: 1000 });
-      const answers = new Map<string, string>();
+      const responses = new Map<string, string>();
       const send = (amount: number, fails: boolean, key: string | null) =>
         call(merchantA, 'POST', '/dev/payouts', {
           body: bankPayout(walletId, { amount, ...(fails ? { destinationAccountNumber: failing } : {}) }),
@@ -304,11 +304,12 @@ onEachServices('after any mix of payouts, repeats, races and settlements the boo
         if (step.kind === 'pass') await pass(step.milliseconds);
         if (step.kind === 'race') await Promise.all(step.amounts.map((amount) => send(amount, false, null)));
         if (step.kind !== 'pay') continue;
-        const answer = JSON.stringify(await send(step.amount, step.fails, step.key));
+        const response = JSON.stringify(await send(step.amount, step.fails, step.key));
         if (step.key === null) continue;
         const name = JSON.stringify(step);
-        if ((answers.get(name) ?? answer) !== answer && !answer.includes('used for another request')) return false;
-        if (!answer.includes('used for another request')) answers.set(name, answer);
+        if ((responses.get(name) ?? response) !== response && !response.includes('used for another request'))
+          return false;
+        if (!response.includes('used for another request')) responses.set(name, response);
       }
       const problems = await problemsOf(database);
       if (problems.length > 0) throw new Error(problems.join('; '));

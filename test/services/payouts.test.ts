@@ -129,12 +129,12 @@ onEachServices(
   'of 200 concurrent payouts with money for 100 exactly 100 are made, and the ledger adds up',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 100 * 70 });
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 200 }, () =>
         call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 70 }) }),
       ),
     );
-    const statuses = answers.map(({ status }) => status);
+    const statuses = responses.map(({ status }) => status);
     t.equal(statuses.filter((status) => status === 201).length, 100);
     t.equal(statuses.filter((status) => status === 422).length, 100);
     t.equal(await balanceOf(database, walletId), 0);
@@ -161,11 +161,11 @@ onEachDatabase(
     const { call, database, logged } = await servicesFixture(t, { url });
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
     await database.schema.alterTable('transactions').renameTo('elsewhere').execute();
-    const answer = await call(merchantA, 'POST', '/dev/payouts', {
+    const response = await call(merchantA, 'POST', '/dev/payouts', {
       body: bankPayout(walletId),
       headers: { 'x-request-id': 'request-1' },
     });
-    t.same(answer, {
+    t.same(response, {
       status: 500,
       body: { success: false, message: 'Internal error', data: { code: 'internal_error', errors: [] } },
     });

@@ -50,7 +50,7 @@ export function onEachServices(title: string, body: (t: Test, services: Services
 }
 
 /** A response of the services with its parsed body. */
-export interface Answer {
+export interface ApiResponse {
   readonly status: number;
   readonly body: {
     readonly success: boolean;
@@ -97,7 +97,7 @@ export async function servicesFixture(
     method: NonNullable<InjectOptions['method']>,
     url: string,
     { body, payload, headers, from = '127.0.0.1' }: Details = {},
-  ): Promise<Answer> {
+  ): Promise<ApiResponse> {
     const sent = body === undefined ? payload : JSON.stringify(body);
     const response = await app.inject({
       method,

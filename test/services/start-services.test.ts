@@ -55,13 +55,13 @@ t.test('a failed start leaves nothing open', async (t) => {
 t.test('a second identity header on the wire is rejected', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
-  const answer = await wire(
+  const response = await wire(
     services.url,
     'GET /transactions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-merchant-environment: live\r\n' +
       'x-merchant-id: merchant_a\r\nx-merchant-id: merchant_b\r\n\r\n',
   );
-  t.match(answer, /^HTTP\/1\.1 403 /);
-  t.match(answer, /\{"success":false,"message":"Forbidden","data":\{"code":"forbidden","errors":\[\]\}\}$/);
+  t.match(response, /^HTTP\/1\.1 403 /);
+  t.match(response, /\{"success":false,"message":"Forbidden","data":\{"code":"forbidden","errors":\[\]\}\}$/);
 });
 
 t.test('the response to a malformed request has the envelope', async (t) => {
@@ -75,7 +75,7 @@ t.test('the response to a malformed request has the envelope', async (t) => {
   );
   const overflow = await wire(services.url, `GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`);
   t.match(overflow, /^HTTP\/1\.1 431 .*"message":"Request Header Fields Too Large"/s);
-  for (const answer of [malformed, overflow]) t.match(answer, '\r\ncache-control: no-store\r\n');
+  for (const response of [malformed, overflow]) t.match(response, '\r\ncache-control: no-store\r\n');
 });
 
 t.test(
@@ -100,8 +100,8 @@ t.test('a parser error never replaces the response to the previous pipelined req
   t.teardown(() => services.close());
   const identity = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
   const request = `GET /transactions HTTP/1.1\r\nhost: localhost\r\n${identity}\r\n`;
-  const answer = await wire(services.url, `${request}NOT HTTP\r\n\r\n`);
-  t.notMatch(answer, /^HTTP\/1\.1 400/);
+  const response = await wire(services.url, `${request}NOT HTTP\r\n\r\n`);
+  t.notMatch(response, /^HTTP\/1\.1 400/);
 });
 
 async function send(base: string, method: string, path: string, body?: unknown) {

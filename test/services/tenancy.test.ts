@@ -12,7 +12,7 @@ import {
 import { emptyList } from '../empty-list.js';
 
 const methods: NonNullable<InjectOptions['method']>[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
-const nobodys: Readonly<Record<string, string>> = {
+const unknownIds: Readonly<Record<string, string>> = {
   payouts: '00000000-0000-4000-8000-000000000000',
   wallets: '00000000-0000-4000-8000-000000000000',
   customers: '00000000-0000-4000-8000-000000000000',
@@ -56,12 +56,12 @@ onEachServices(
             t.equal((await app.inject({ method, url, headers })).statusCode, 404, `HEAD ${url}`);
             continue;
           }
-          const answer = await call(stranger, method, url, details);
+          const response = await call(stranger, method, url, details);
           const taken = Object.keys(openApi().paths[path] ?? {});
-          t.equal(answer.status, taken.includes(method.toLowerCase()) ? 404 : 405, `${method} ${path}`);
+          t.equal(response.status, taken.includes(method.toLowerCase()) ? 404 : 405, `${method} ${path}`);
           t.same(
-            answer,
-            await call(stranger, method, urlOf(nobodys[kind]), details),
+            response,
+            await call(stranger, method, urlOf(unknownIds[kind]), details),
             'the response to an unknown id is the same',
           );
         }
@@ -81,15 +81,15 @@ onEachServices(
         t.equal(list.status, 404, `${kind} up to the id of another merchant`);
       }
       for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
-        const answer = await call(stranger, 'GET', `${list}?walletId=${walletId}`);
+        const response = await call(stranger, 'GET', `${list}?walletId=${walletId}`);
         t.match(
-          answer,
+          response,
           { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: emptyList } } },
           list,
         );
         t.same(
-          answer,
-          await call(stranger, 'GET', `${list}?walletId=${nobodys.wallets ?? ''}`),
+          response,
+          await call(stranger, 'GET', `${list}?walletId=${unknownIds.wallets ?? ''}`),
           'the response to an unknown wallet is the same',
         );
       }

@@ -35,9 +35,11 @@ onEachServices(
     ];
     for (const [path, values, message] of cases) {
       for (const value of values) {
-        const answer = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { [path]: value }) });
+        const response = await call(merchantA, 'POST', '/dev/payouts', {
+          body: bankPayout(walletId, { [path]: value }),
+        });
         const expected = { success: false, message, data: { code: 'validation_failed', errors: [{ path, message }] } };
-        t.same(answer, { status: 422, body: expected }, `${path}: ${encodeURI(JSON.stringify(value))}`);
+        t.same(response, { status: 422, body: expected }, `${path}: ${encodeURI(JSON.stringify(value))}`);
       }
     }
     const huge = JSON.stringify(bankPayout(walletId)).replace('"amount":100', '"amount":1e400');
@@ -52,7 +54,7 @@ onEachServices(
 onEachServices(
   'all problems are reported, the first as the message, and unknown fields by name',
   async (t, { call }) => {
-    const answer = await call(merchantA, 'POST', '/dev/payouts', {
+    const response = await call(merchantA, 'POST', '/dev/payouts', {
       body: {
         walletId: someWallet,
         destinationAccountName: 'Amina',
@@ -62,9 +64,9 @@ onEachServices(
         remarks: 3,
       },
     });
-    t.equal(answer.status, 422);
-    t.equal(answer.body.message, 'destinationBankCode is required');
-    t.same(answer.body.data, {
+    t.equal(response.status, 422);
+    t.equal(response.body.message, 'destinationBankCode is required');
+    t.same(response.body.data, {
       code: 'validation_failed',
       errors: [
         { path: 'destinationBankCode', message: 'destinationBankCode is required' },
@@ -108,8 +110,8 @@ onEachServices('a payout to a recipient is validated by its own fields', async (
     [{ walletId: someWallet }, 'walletId'],
   ];
   for (const [changes, path] of cases) {
-    const answer = await call(merchantA, 'POST', '/payouts', { body: { ...order, ...changes } });
-    t.match(answer, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
+    const response = await call(merchantA, 'POST', '/payouts', { body: { ...order, ...changes } });
+    t.match(response, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
   }
   const message =
     'recipient must be an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -, without anything that looks like an API key';
@@ -139,8 +141,8 @@ onEachServices(
     for (const type of types) {
       for (const length of lengths) {
         const headers = { 'content-type': type, ...length };
-        const answer = await call(merchantA, 'DELETE', await urlOfNew(), { headers });
-        t.equal(answer.status, 200, `${type}, ${JSON.stringify(length)}`);
+        const response = await call(merchantA, 'DELETE', await urlOfNew(), { headers });
+        t.equal(response.status, 200, `${type}, ${JSON.stringify(length)}`);
       }
     }
     const url = await urlOfNew();
@@ -195,12 +197,13 @@ onEachServices('a body that is not a JSON object is rejected in the envelope', a
   for (const [title, payload, headers, status, message] of cases) {
     const details =
       payload === undefined ? { headers } : { payload, headers: { 'content-type': 'application/json', ...headers } };
-    const answer = await call(merchantA, 'POST', '/dev/payouts', details);
-    t.match(answer, { status, body: { success: false, message } }, title);
-    if (status === 422) t.same(answer.body.data, { code: 'validation_failed', errors: [{ path: '', message }] }, title);
+    const response = await call(merchantA, 'POST', '/dev/payouts', details);
+    t.match(response, { status, body: { success: false, message } }, title);
+    if (status === 422)
+      t.same(response.body.data, { code: 'validation_failed', errors: [{ path: '', message }] }, title);
     else {
       const code = status === 413 ? 'body_too_large' : 'unsupported_media_type';
-      t.same(answer.body.data, { code, errors: [] }, title);
+      t.same(response.body.data, { code, errors: [] }, title);
     }
   }
   const charset = { 'content-type': 'application/json; charset=utf-8' };
@@ -210,8 +213,8 @@ onEachServices('a body that is not a JSON object is rejected in the envelope', a
     'the content type may have a charset',
   );
   const identity = { 'content-encoding': 'identity' };
-  const answer = await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: identity });
-  t.match(answer, { status: 422, body: { message: 'walletId is required' } }, 'identity is not a content coding');
+  const withIdentity = await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: identity });
+  t.match(withIdentity, { status: 422, body: { message: 'walletId is required' } }, 'identity is not a content coding');
 });
 
 onEachServices('an unknown route or method gets an error in the envelope', async (t, { call }) => {

@@ -115,8 +115,8 @@ t.test('a new process records the line that it continues after, complete or torn
 
   writeFileSync(file, 'what is this\n');
   await openLog(file).close(30_000);
-  const strange = JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '') as Line;
-  t.same(strange.gateway.chain.predecessor, { id: null, sequence: null, hash: null, torn: 0 });
+  const afterForeign = JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '') as Line;
+  t.same(afterForeign.gateway.chain.predecessor, { id: null, sequence: null, hash: null, torn: 0 });
 
   writeFileSync(file, '{"ser');
   t.match(readLogEnd(file), { predecessor: { id: null, torn: 5 }, isOpen: true }, 'an incomplete first line');

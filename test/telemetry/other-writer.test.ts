@@ -9,14 +9,14 @@ const entry = JSON.stringify({ url: { path: '/payouts' }, event: { code: 'accept
 
 interface Watched {
   readonly log: ChainedLog;
-  readonly told: () => number;
+  readonly warnings: () => number;
 }
 
 /** A log that checks its file every 2 ms. */
 function watched(file: string): Watched {
-  let told = 0;
-  const log = openLog(file, { renameMilliseconds: 2, onOtherWriter: () => (told += 1) });
-  return { log, told: () => told };
+  let warnings = 0;
+  const log = openLog(file, { renameMilliseconds: 2, onOtherWriter: () => (warnings += 1) });
+  return { log, warnings: () => warnings };
 }
 
 t.test('when two processes write to one file, each reports it once', async (t) => {
@@ -29,7 +29,7 @@ t.test('when two processes write to one file, each reports it once', async (t) =
     first.log.write(entry);
     await until(() => second.log.foreignBytes() > before);
   }
-  t.same([first.told(), second.told()], [1, 1]);
+  t.same([first.warnings(), second.warnings()], [1, 1]);
   await Promise.all([first.log.close(30_000), second.log.close(30_000)]);
 });
 
@@ -49,7 +49,7 @@ t.test('each byte of another process is counted once, and no own byte is', async
 
 t.test('own lines, rotation and copytruncate are not taken for another process', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
-  const { log, told } = watched(file);
+  const { log, warnings } = watched(file);
   for (let round = 0; round < 30; round += 1) {
     for (let count = 0; count < 200; count += 1) log.write(entry);
     if (round % 3 === 0) await until(() => log.heldBytes() === 0);
@@ -60,10 +60,10 @@ t.test('own lines, rotation and copytruncate are not taken for another process',
     }
   }
   await until(() => log.heldBytes() === 0 && statSync(file).size > 0);
-  t.same([log.foreignBytes(), told()], [0, 0]);
+  t.same([log.foreignBytes(), warnings()], [0, 0]);
   await until(() => {
     appendFileSync(file, 'x');
-    return told() > 0;
+    return warnings() > 0;
   });
   await log.close(30_000);
 });

@@ -137,8 +137,8 @@ t.test('the Tor exit list is read at the time of the scrape', async (t) => {
   const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('test', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const before = { source: 'a.txt', ageSeconds: null, size: 0, leftOut: 0, refusals: {} };
-  let figures: TorExitStats = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
-  metrics.watchTorExits(() => figures);
+  let stats: TorExitStats = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
+  metrics.watchTorExits(() => stats);
   const lines = async (): Promise<string[]> =>
     (await metrics.render()).text.split('\n').filter((line) => line.startsWith('gateway_tor_list'));
   t.strictSame(await lines(), [
@@ -148,7 +148,7 @@ t.test('the Tor exit list is read at the time of the scrape', async (t) => {
     'gateway_tor_list_left_out{source="a.txt"} 0',
   ]);
   const source = { source: 'a.txt', ageSeconds: 9, size: 5, leftOut: 2, refusals: { html: 3, empty: 1 } };
-  figures = { available: true, digest: 'ab', size: 5, ageSeconds: 9, sources: [source] };
+  stats = { available: true, digest: 'ab', size: 5, ageSeconds: 9, sources: [source] };
   const expected = [
     'gateway_tor_list_available 1',
     'gateway_tor_list_entries 5',
@@ -162,7 +162,7 @@ t.test('the Tor exit list is read at the time of the scrape', async (t) => {
   ];
   t.strictSame(await lines(), expected);
   t.strictSame(await lines(), expected, 'repeated scrapes do not add up');
-  figures = { ...figures, digest: 'cd' };
+  stats = { ...stats, digest: 'cd' };
   t.strictSame(
     (await lines()).filter((line) => line.includes('digest')),
     ['gateway_tor_list_info{digest="cd"} 1'],

@@ -25,8 +25,8 @@ export function keyUsage(
     const { at, count = 1, code = 'accepted', address = '203.0.113.7', country = 'NG', asNumber = 64_500 } = given;
     const { agent = 'axios/1.7' } = given;
     const day = at - (at % dayMilliseconds);
-    const none = { totalMilliseconds: 0, slowestMilliseconds: 0, requestBytes: 0, responseBytes: 0 };
-    usage.codes.push({ hour: at - (at % hourMilliseconds), code, count, ...none });
+    const zeros = { totalMilliseconds: 0, slowestMilliseconds: 0, requestBytes: 0, responseBytes: 0 };
+    usage.codes.push({ hour: at - (at % hourMilliseconds), code, count, ...zeros });
     const isAccepted = code === 'accepted';
     const counts = { accepted: isAccepted ? count : 0, refused: isAccepted ? 0 : count };
     usage.addresses.push({ day, address, country, asNumber, ...counts, firstAt: at, lastAt: at });

@@ -67,7 +67,7 @@ function placeOf({ path, method, operation }: Named, status: string): string[] {
   return ref === undefined ? ['paths', path, method, 'responses', status] : ref.split('/').slice(1);
 }
 
-function answerAt(place: readonly string[]): Described {
+function responseAt(place: readonly string[]): Described {
   return place.reduce((it: object, part) => Reflect.get(it, part) as object, description);
 }
 
@@ -151,16 +151,16 @@ for (const named of operations) {
     for (const one of [null, ...queries]) {
       const query = one === null ? '' : `?${one.name}=${encodeURIComponent(String(one.example))}`;
       const details = { headers, ...(body === undefined ? {} : { body }) };
-      const answer = await call(merchantA, method.toUpperCase(), `${target}${query}`, details);
-      t.equal(answer.status, Number(success), `${target}${query}: ${answer.body.message}`);
-      t.equal(problemAt(place, answer.body), null, `${target}${query}`);
+      const response = await call(merchantA, method.toUpperCase(), `${target}${query}`, details);
+      t.equal(response.status, Number(success), `${target}${query}: ${response.body.message}`);
+      t.equal(problemAt(place, response.body), null, `${target}${query}`);
     }
   });
 
   t.test(`the response examples of ${name} match their schemas`, (t) => {
     for (const status of Object.keys(operation.responses)) {
       const place = placeOf(named, status);
-      const { content, description: words } = answerAt(place);
+      const { content, description: words } = responseAt(place);
       const media = content?.['application/json'];
       t.ok((words ?? '').length > 3, `${status} is described`);
       const examples = media?.examples ?? (media?.example === undefined ? {} : { it: { value: media.example } });

@@ -154,10 +154,10 @@ for (const generator of generators) {
         NODE_EXTRA_CA_CERTS: path.join(folder, 'ca.pem'),
       },
     });
-    const told = JSON.parse(stdout) as { readonly id: string };
-    t.match(told, {
+    const output = JSON.parse(stdout) as { readonly id: string };
+    t.match(output, {
       payout: { status: 'pending', amount, walletId, merchantReference: 'invoice-42', remarks: null },
-      ...{ code: 'reference_taken', payoutId: told.id, wrong: ['amount'], found: [told.id], total: 1 },
+      ...{ code: 'reference_taken', payoutId: output.id, wrong: ['amount'], found: [output.id], total: 1 },
     });
     t.equal(await balanceOf(database, walletId), 9 * amount, 'the money was debited once');
   });
