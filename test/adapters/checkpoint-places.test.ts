@@ -210,20 +210,23 @@ t.test(
         },
       },
     });
-    const told: unknown[][] = [];
-    const note = (...args: unknown[]): number => told.push(args);
+    const logged: unknown[][] = [];
+    const note = (...args: unknown[]): number => logged.push(args);
     const logger = { ...createLogger('silent'), info: note, error: note } as unknown as ReturnType<typeof createLogger>;
     const checkpoints = await openCheckpoints(config, logger);
     const log = openLog(`${directory}/access.log`, { checkpoints });
     await until(() => endpoint.posts.length > 0 && messagesIn(syslog.received[0] ?? '').length > 0);
-    await until(() => told.length > 1);
-    t.match(told[1], [{ place: endpoint.url, problem: 'the endpoint responded with status 507' }, /cannot be written/]);
+    await until(() => logged.length > 1);
+    t.match(logged[1], [
+      { place: endpoint.url, problem: 'the endpoint responded with status 507' },
+      /cannot be written/,
+    ]);
     t.match(endpoint.posts[0]?.headers.authorization, `Bearer ${token}`);
     t.match(syslog.received[0], new RegExp(` ${hostname()} merchant-gateway `));
     endpoint.status = 200;
-    await until(() => told.length > 2);
-    t.match(told[2], [{ place: endpoint.url }, /written again/]);
-    t.notMatch(JSON.stringify(told), token);
+    await until(() => logged.length > 2);
+    t.match(logged[2], [{ place: endpoint.url }, /written again/]);
+    t.notMatch(JSON.stringify(logged), token);
     await log.close(5_000);
   },
 );

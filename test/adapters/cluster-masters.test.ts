@@ -56,7 +56,7 @@ t.test('a slot map counts only when every master confirms it with the same epoch
   const nodesWith = (border: number): string =>
     `a 127.0.0.1:${one.port}@1 master - 0 0 1 connected 0-${border}\nb 127.0.0.1:${other.port}@1 master - 0 0 1 connected ${border + 1}-16383`;
   for (const master of [one, other]) master.nodes = nodesWith(8_000);
-  const heard: string[] = [];
+  const events: string[] = [];
   const masters = new ClusterMasters({
     address: {
       ...{ url: 'redis://x', sentinels: null, masterName: '', username: null, password: null, ca: null },
@@ -66,9 +66,9 @@ t.test('a slot map counts only when every master confirms it with the same epoch
     prefixes: ['mg:'],
     events: {
       onChanged: () => undefined,
-      onEverythingChanged: () => heard.push('everything'),
-      onListening: () => heard.push('listening'),
-      onDisconnected: () => heard.push('deaf'),
+      onEverythingChanged: () => events.push('everything'),
+      onListening: () => events.push('listening'),
+      onDisconnected: () => events.push('disconnected'),
       onReady: () => undefined,
     },
     onError: () => undefined,
@@ -90,17 +90,17 @@ t.test('a slot map counts only when every master confirms it with the same epoch
   for (const { asked } of [one, other]) t.ok(asked.includes('ping'), "each master's pending notices were processed");
 
   const before = masters.epoch;
-  heard.length = 0;
+  events.length = 0;
   other.epoch = 2; // it voted for a replacement of the first master, which does not know that yet
   await t.rejects(masters.agree(), /do not report the same/);
   t.equal(masters.connected, false);
-  t.same(heard, ['deaf'], 'cached records are no longer known to be current');
+  t.same(events, ['disconnected'], 'cached records are no longer known to be current');
   t.throws(() => masters.owner(0), /do not agree/, 'no master is queried');
   await t.rejects(masters.agree(), /do not report the same/);
   one.epoch = 2;
   await masters.agree();
   t.ok(masters.epoch > before, 'after an epoch change earlier knowledge is invalid');
-  t.same(heard, ['deaf', 'listening']);
+  t.same(events, ['disconnected', 'listening']);
 
   one.nodes = nodesWith(9_000);
   await t.rejects(masters.agree(), /do not report the same/, 'the same epoch alone is not enough');

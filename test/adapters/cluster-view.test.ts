@@ -52,16 +52,16 @@ t.test('an incomplete Cluster is rejected', (t) => {
 });
 
 t.test('the start and the end of an outage are reported, and no attempt in between', (t) => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const { failed, recovered } = new Outage({
-    onLost: ({ message }) => told.push(message),
-    onFound: (milliseconds) => told.push(`found after ${milliseconds >= 0 ? 'a time' : 'less than nothing'}`),
+    onLost: ({ message }) => reported.push(message),
+    onFound: (milliseconds) => reported.push(`found after ${milliseconds >= 0 ? 'a time' : 'less than nothing'}`),
   });
   recovered();
   for (const reason of ['first', 'second', 'third']) failed(new Error(reason));
   recovered();
   recovered();
   failed(new Error('again'));
-  t.same(told, ['first', 'found after a time', 'again']);
+  t.same(reported, ['first', 'found after a time', 'again']);
   t.end();
 });

@@ -41,12 +41,12 @@ t.test('an acknowledgement written while the read reports it missing is found on
   const { read } = source;
   source.read = (names) => {
     stored.clear();
-    const answer = read(names);
+    const result = read(names);
     // The notice of this acknowledgement arrives on another connection than the reply, and may overtake the reply.
     put('g');
     hear('g');
     source.read = read;
-    return answer;
+    return result;
   };
   t.match((await directory.list([])).gateways, [{ instanceId: 'g', acknowledgement: null }]);
   t.match((await directory.list([])).gateways, [{ instanceId: 'g', acknowledgement: { revision: 3 } }]);

@@ -18,7 +18,7 @@ const nowhere = { sentinels: null, masterName: 'mymaster', cluster: null, userna
 
 /** A gateway's records, and the status of a key according to them. */
 function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...address } = {}) {
-  const told: string[] = [];
+  const reported: string[] = [];
   const records = new RedisRecords({
     address: { ...nowhere, url, commandTimeoutMilliseconds: 200, ...address },
     prefix: 'mg:',
@@ -35,12 +35,12 @@ function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...addre
     },
     clock: { now: () => Date.now() },
     onMalformed: () => undefined,
-    onLost: ({ message }) => told.push(message),
+    onLost: ({ message }) => reported.push(message),
     onFound: () => undefined,
-    onNotice: (notice) => told.push(notice),
+    onNotice: (notice) => reported.push(notice),
   });
   t.teardown(() => records.close());
-  return { records, told, status: () => keyStatus(records, lookupId) };
+  return { records, reported, status: () => keyStatus(records, lookupId) };
 }
 
 /**
@@ -88,7 +88,7 @@ t.test('a gateway caches nothing before the registry has enrolled it', { skip: w
   await registry.stop();
   await registry.name();
   // Each look-up must succeed, and a busy machine delays some of them.
-  const { records, told, status } = open(t, server.url, { commandTimeoutMilliseconds: 2_000 } as object);
+  const { records, reported, status } = open(t, server.url, { commandTimeoutMilliseconds: 2_000 } as object);
   let starting: string | null = null;
   await until(async () => {
     const found = await status();
@@ -99,8 +99,8 @@ t.test('a gateway caches nothing before the registry has enrolled it', { skip: w
   t.equal(records.unavailableReason(), null);
   for (let count = 0; count < 5; count += 1) t.equal(await status(), 'ACTIVE (store)');
   await until(() => records.startingReason() === null, 'ready without a grant');
-  await until(() => told.length > 0, 'told');
-  t.match(told, ['the registry has not enrolled this gateway']);
+  await until(() => reported.length > 0, 'told');
+  t.match(reported, ['the registry has not enrolled this gateway']);
   registry.resume();
   await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
   t.match(await acknowledgementOf(server, 'g'), {
@@ -140,13 +140,13 @@ t.test(
     const server = await startSeeded(t, ['appendonly yes', 'appendfsync always']);
     const registry = startEnrolling(t, server, 'g');
     await registry.name();
-    const { told, status } = open(t, server.url);
+    const { reported, status } = open(t, server.url);
     await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
     await server.kill();
     await server.restart();
     await registry.stop();
     await until(async () => (await status()) === 'ACTIVE (cache)', 'cached again');
-    t.match(told.at(-1), 'the registry has not compared this Redis server');
+    t.match(reported.at(-1), 'the registry has not compared this Redis server');
   },
 );
 
@@ -258,11 +258,11 @@ t.test('replicas that Redis does not show count if the operator configures them'
   const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
   t.teardown(() => store.close());
   let replicas = NaN;
-  const looked = async (): Promise<boolean> => {
+  const isConnected = async (): Promise<boolean> => {
     replicas = (await store.snapshot().catch(() => null))?.replicas ?? NaN;
     return !Number.isNaN(replicas);
   };
-  await until(looked, 'connected');
+  await until(isConnected, 'connected');
   t.equal(replicas, 1, 'the registry writes the count for all gateways');
   t.equal(store.canFailOver, true);
 });
@@ -278,8 +278,8 @@ t.test(
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
     await t.rejects(store.snapshot());
-    const looked = async (): Promise<boolean> => (await store.snapshot().catch(() => null)) !== null;
-    await until(looked, 'connected');
+    const isConnected = async (): Promise<boolean> => (await store.snapshot().catch(() => null)) !== null;
+    await until(isConnected, 'connected');
   },
 );
 
@@ -289,13 +289,13 @@ t.test('a gateway follows the majority of the sentinels to another server', { sk
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${before.port} 1`], ['--sentinel']);
   for (const server of [before, after]) await startEnrolling(t, server, 'none').name();
   const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
-  const { told, status } = open(t, 'redis://ignored:1', { sentinels } as object);
+  const { reported, status } = open(t, 'redis://ignored:1', { sentinels } as object);
   await until(async () => (await status()) === 'ACTIVE (store)', 'asked');
   await sentinel.client.call('SENTINEL', 'REMOVE', 'mymaster');
   await until(async () => (await status()) === 'KeyStoreUnavailable', 'no sentinel names it');
   await sentinel.client.call('SENTINEL', 'MONITOR', 'mymaster', '127.0.0.1', String(after.port), '1');
   await until(async () => (await status()) === 'REVOKED (store)', 'connected there');
-  t.match(told.join(), 'most sentinels name another server');
+  t.match(reported.join(), 'most sentinels name another server');
 });
 
 // Regression: a gateway asked the sentinels only about a server that it trusted, and stayed at a former master.

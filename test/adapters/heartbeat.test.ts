@@ -12,8 +12,8 @@ const state: State = [JSON.stringify(seededRecords['mg:meta']), '1'];
 
 function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: 'none' | 'masters' | 'others' = 'none') {
   const store = {
-    ...{ hearing: true, epoch: 0, servers: null as readonly string[] | null, passedMilliseconds: 0 },
-    answer: (): Promise<State> => Promise.resolve(state),
+    ...{ connected: true, epoch: 0, servers: null as readonly string[] | null, passedMilliseconds: 0 },
+    readState: (): Promise<State> => Promise.resolve(state),
     confirm: (): Promise<boolean> => Promise.resolve(true),
     checkParts: (): Promise<void> => Promise.resolve(),
     catchUp: (): Promise<void> => Promise.resolve(),
@@ -23,7 +23,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
   const heartbeat = new Heartbeat({
     link: {
       get connected() {
-        return store.hearing;
+        return store.connected;
       },
       get epoch() {
         return store.epoch;
@@ -33,7 +33,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
       },
       policies: [],
       partLost: null,
-      readState: () => store.answer(),
+      readState: () => store.readState(),
       acknowledge: () => (store.refusal === null ? Promise.resolve(store.grant) : Promise.reject(store.refusal)),
       witness: () => witness,
       confirm: () => store.confirm(),
@@ -67,9 +67,9 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
         resolve(state);
       };
     });
-    store.answer = () => later;
+    store.readState = () => later;
     return () => {
-      store.answer = () => Promise.resolve(state);
+      store.readState = () => Promise.resolve(state);
       speak();
     };
   };
@@ -84,8 +84,8 @@ async function settlesSoon(promise: Promise<void>): Promise<boolean> {
 t.test('a request does not wait for a heartbeat while the store is known to be down', async (t) => {
   const { heartbeat, store, silence } = openHeartbeat(t);
   await heartbeat.beat();
-  store.hearing = false;
-  store.answer = () => Promise.reject(new Error('a part is silent'));
+  store.connected = false;
+  store.readState = () => Promise.reject(new Error('a part is silent'));
   await heartbeat.beat();
   const speak = silence();
   const beat = heartbeat.beat();
@@ -114,7 +114,7 @@ t.test('a request does not wait for heartbeats that take too long to make the ca
     store.passedMilliseconds += 800;
     return Promise.resolve(reply);
   };
-  store.answer = () => slow(state);
+  store.readState = () => slow(state);
   store.catchUp = () => slow(undefined);
   await heartbeat.beat();
   t.notOk(heartbeat.standing.fresh);
@@ -150,12 +150,12 @@ function stateOf(generation: string, server: string): State {
 async function failOver(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
   store.servers = ['one'];
-  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.readState = () => Promise.resolve(stateOf('first', 'one'));
   store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
   await heartbeat.beat();
   const isEnrolled = heartbeat.standing.lease.enrolled;
   Object.assign(store, { epoch: 1, servers: ['two'], passedMilliseconds: 2_000 });
-  store.answer = () => Promise.resolve(stateOf('second', 'two'));
+  store.readState = () => Promise.resolve(stateOf('second', 'two'));
   let reply: (isMaster: boolean) => void = () => undefined;
   const asked = new Promise<boolean>((resolve) => (reply = resolve));
   const isAsked = new Promise<void>((resolve) => {
@@ -194,16 +194,16 @@ t.test('a new server is not read if its witnesses do not confirm that it is the 
 async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
   store.servers = ['one'];
-  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.readState = () => Promise.resolve(stateOf('first', 'one'));
   store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
   await heartbeat.beat();
   Object.assign(store, { epoch: 1, servers: ['two'] });
-  store.answer = () => Promise.resolve(stateOf('second', 'two'));
+  store.readState = () => Promise.resolve(stateOf('second', 'two'));
   await heartbeat.beat();
   /** Connects to the former master, which is isolated: nothing confirms that it is the master. */
   const reconnect = async (): Promise<void> => {
     Object.assign(store, { epoch: 2, servers: ['one'] });
-    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.readState = () => Promise.resolve(stateOf('first', 'one'));
     store.confirm = () => Promise.resolve(false);
     await heartbeat.beat();
   };
@@ -262,7 +262,7 @@ for (const [title, step, mayRead] of [
   t.test(title, async (t) => {
     const { heartbeat, store } = openHeartbeat(t, 'masters');
     store.servers = ['one'];
-    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.readState = () => Promise.resolve(stateOf('first', 'one'));
     store[step] = () => {
       store.passedMilliseconds += 2_000;
       return Promise.resolve();
@@ -280,7 +280,7 @@ for (const witness of ['masters', 'others'] as const) {
     const { heartbeat, store } = openHeartbeat(t, witness);
     const { standing } = heartbeat;
     store.servers = ['one'];
-    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.readState = () => Promise.resolve(stateOf('first', 'one'));
     store.refusal = outOfMemory;
     for (let beat = 0; beat < 3; beat += 1) {
       await heartbeat.beat();
@@ -298,7 +298,7 @@ for (const witness of ['masters', 'others'] as const) {
     const { heartbeat, store } = openHeartbeat(t, witness);
     const { standing } = heartbeat;
     store.servers = ['one'];
-    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store.readState = () => Promise.resolve(stateOf('first', 'one'));
     store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
     await heartbeat.beat();
     t.ok(standing.lease.enrolled);
@@ -322,7 +322,7 @@ for (const witness of ['masters', 'others'] as const) {
 t.test('a full store is not read if its witnesses do not name it as the master', async (t) => {
   const { heartbeat, store } = openHeartbeat(t, 'others');
   store.servers = ['one'];
-  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.readState = () => Promise.resolve(stateOf('first', 'one'));
   store.refusal = outOfMemory;
   store.confirm = () => Promise.resolve(false);
   await heartbeat.beat();

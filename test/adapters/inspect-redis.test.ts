@@ -13,7 +13,7 @@ import { makeCertificate } from '../edge/certificates.js';
 import { freePort, startRedis, withoutRedis } from './redis-server.js';
 
 const everything = { part: 'gateway', preloads: true, countsRequests: true, usesChannel: true } as const;
-const nobody = { username: null, password: null, ca: null, commandTimeoutMilliseconds: 200 };
+const anonymous = { username: null, password: null, ca: null, commandTimeoutMilliseconds: 200 };
 const alone = { sentinels: null, cluster: null, masterName: '' };
 
 /** How often to inspect a server that seems silent. All servers of these tests respond, but late on a busy machine. */
@@ -24,7 +24,7 @@ async function findingsAt(
   address: Partial<RedisAddress>,
   use: Omit<RedisUse, 'isCluster' | 'asksReplicas'> = everything,
 ) {
-  const whole: RedisAddress = { ...nobody, ...alone, url: 'redis://127.0.0.1:1', ...address };
+  const whole: RedisAddress = { ...anonymous, ...alone, url: 'redis://127.0.0.1:1', ...address };
   for (let count = 1; ; count += 1) {
     const found = await inspectRedis({ address: whole, prefix: 'mg:', use });
     const isSilent = found.some(({ message }) => message.includes('does not respond'));
@@ -80,10 +80,10 @@ t.test('every obstacle to using Redis is named', { skip: withoutRedis }, async (
       /redis\.cluster: .* is a single server, not a Cluster node/,
     ],
   ];
-  for (const [address, said] of cases) {
+  for (const [address, expected] of cases) {
     const found = await findingsAt(address);
     t.equal(found.length, 1, found.join('\n'));
-    t.match(found[0], said);
+    t.match(found[0], expected);
   }
 });
 

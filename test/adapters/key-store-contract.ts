@@ -59,15 +59,15 @@ export const seededRecords: StoredRecords = {
 const seeded = seededRecords;
 
 /** Maps the three possible results of a look-up to a word; any other result is a defect. */
-async function answerTo(store: KeyStore, lookupId: string): Promise<string> {
+async function resultOf(store: KeyStore, lookupId: string): Promise<string> {
   try {
     const { credential } = await store.find(lookupId);
     return credential === null ? 'absent' : `found ${credential.keyId}`;
   } catch (error) {
     if (!(error instanceof KeyStoreUnavailable)) throw error;
     if (error.name !== 'KeyStoreUnavailable' || error.message === '') throw new Error('it does not say what is wrong');
-    const said = keys.find((one) => error.message.includes(one) || error.message.includes(idOf(one)));
-    return said === undefined ? 'could not ask' : `could not ask, and told the key ${said}`;
+    const leaked = keys.find((one) => error.message.includes(one) || error.message.includes(idOf(one)));
+    return leaked === undefined ? 'could not ask' : `could not ask, and told the key ${leaked}`;
   }
 }
 
@@ -168,7 +168,7 @@ export function keyStoreContract(t: Test, open: OpenKeyStore): void {
       ...[idOf(unknownKey), '', id.toUpperCase(), id.slice(0, -1), `${id}0`, ` ${id}`, `key:${id}`, keyName(key)],
       ...[key, '*', '__proto__', 'constructor', 'toString', 'hasOwnProperty', '\u0000', '../meta', 'é'.repeat(64)],
     ];
-    for (const text of texts) t.equal(await answerTo(store, text), 'absent', JSON.stringify(text));
+    for (const text of texts) t.equal(await resultOf(store, text), 'absent', JSON.stringify(text));
     t.equal(store.unavailableReason(), null, 'an absent key is an answer of a store that can be asked');
   });
 
@@ -196,8 +196,8 @@ export function keyStoreContract(t: Test, open: OpenKeyStore): void {
       'mg:something:else': [],
       'mg:merchant:m_unused': { merchantId: 'm_unused' },
     });
-    t.equal(await answerTo(store, idOf(key)), 'found key_1');
-    t.equal(await answerTo(store, idOf(unknownKey)), 'absent');
+    t.equal(await resultOf(store, idOf(key)), 'found key_1');
+    t.equal(await resultOf(store, idOf(unknownKey)), 'absent');
   });
 
   t.test('a damaged record makes its own keys unaskable: neither absent nor found, and no other key', async (t) => {
@@ -206,10 +206,10 @@ export function keyStoreContract(t: Test, open: OpenKeyStore): void {
         const store = await opened(t, records);
         const expected = { [key]: 'found key_1', [siblingKey]: 'found key_2', [otherKey]: 'found key_3' };
         for (const one of [key, siblingKey, otherKey, key] as const) {
-          const answer = unaskable.includes(one) ? 'could not ask' : expected[one];
-          t.equal(await answerTo(store, idOf(one)), answer, one);
+          const result = unaskable.includes(one) ? 'could not ask' : expected[one];
+          t.equal(await resultOf(store, idOf(one)), result, one);
         }
-        t.equal(await answerTo(store, idOf(unknownKey)), 'absent');
+        t.equal(await resultOf(store, idOf(unknownKey)), 'absent');
         t.equal(store.unavailableReason(), null, 'the store as a whole can be asked');
       });
     }
@@ -218,7 +218,7 @@ export function keyStoreContract(t: Test, open: OpenKeyStore): void {
   t.test('a store that was not seeded, or was emptied, can say nothing about any key', async (t) => {
     for (const records of [{}, without('mg:meta')]) {
       const store = await opened(t, records);
-      for (const one of keys) t.equal(await answerTo(store, idOf(one)), 'could not ask');
+      for (const one of keys) t.equal(await resultOf(store, idOf(one)), 'could not ask');
       t.match(store.unavailableReason(), /^.+$/, 'and says why');
     }
   });
@@ -227,26 +227,26 @@ export function keyStoreContract(t: Test, open: OpenKeyStore): void {
     const asked: [string, string][] = [];
     for (const damaged of [null, '', 'x', 1, [], {}, { ...meta, version: '1' }]) {
       const store = await opened(t, { ...seeded, 'mg:meta': damaged });
-      asked.push([JSON.stringify(damaged), await answerTo(store, idOf(key))]);
+      asked.push([JSON.stringify(damaged), await resultOf(store, idOf(key))]);
     }
     t.same(
-      asked.filter(([, answer]) => answer !== 'could not ask'),
+      asked.filter(([, result]) => result !== 'could not ask'),
       [],
     );
   });
 
   t.test('a store of a layout that this reader does not know can say nothing', async (t) => {
     const store = await opened(t, { ...seeded, 'mg:meta': { ...meta, version: 2 } });
-    t.equal(await answerTo(store, idOf(key)), 'could not ask');
+    t.equal(await resultOf(store, idOf(key)), 'could not ask');
   });
 
   t.test('questions asked at the same time get each its own answer', async (t) => {
     const store = await opened(t, { ...seeded, [keyName(otherKey)]: {} });
-    const answers = ['found key_1', 'found key_2', 'could not ask', 'absent'];
+    const results = ['found key_1', 'found key_2', 'could not ask', 'absent'];
     const asked = Array.from({ length: 50 }, () => keys).flat();
     t.same(
-      await Promise.all(asked.map((one) => answerTo(store, idOf(one)))),
-      asked.map((one) => answers[keys.indexOf(one)]),
+      await Promise.all(asked.map((one) => resultOf(store, idOf(one)))),
+      asked.map((one) => results[keys.indexOf(one)]),
     );
   });
 

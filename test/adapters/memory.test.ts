@@ -27,16 +27,18 @@ t.test(
       [`mg:key:${'1'.repeat(64)}`]: { keyId: 'k' },
       [`mg:key:${'2'.repeat(64)}`]: { ...(seededRecords[`mg:key:${seededId}`] as object), merchantId: 'm_nobody' },
     };
-    const told: [string, string][] = [];
-    const store = new RecordKeyStore(new MemoryRecords(records, (storeKey, problem) => told.push([storeKey, problem])));
+    const reported: [string, string][] = [];
+    const store = new RecordKeyStore(
+      new MemoryRecords(records, (storeKey, problem) => reported.push([storeKey, problem])),
+    );
     t.same(
-      told.map(([storeKey]) => storeKey),
+      reported.map(([storeKey]) => storeKey),
       [`mg:key:${'1'.repeat(64)}`, `mg:key:${'2'.repeat(64)}`],
     );
-    t.ok(told.every(([, problem]) => problem !== ''));
-    t.match(told[1]?.[1], /mg:merchant:m_nobody/);
+    t.ok(reported.every(([, problem]) => problem !== ''));
+    t.match(reported[1]?.[1], /mg:merchant:m_nobody/);
     await t.rejects(async () => store.find('1'.repeat(64)));
-    t.equal(told.length, 2, 'it is not reported again on a read');
+    t.equal(reported.length, 2, 'it is not reported again on a read');
   },
 );
 
@@ -161,11 +163,11 @@ t.test('a problem with a records file never quotes its content, which may be a k
 });
 
 t.test('a record whose name is not a possible key hash is reported', (t) => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const upperCase = `mg:key:${seededId.toUpperCase()}`;
   const records = { ...seededRecords, [upperCase]: seededRecords[`mg:key:${seededId}`] };
-  new MemoryRecords(records, (storeKey) => told.push(storeKey));
-  t.same(told, [upperCase]);
+  new MemoryRecords(records, (storeKey) => reported.push(storeKey));
+  t.same(reported, [upperCase]);
   t.end();
 });
 
@@ -177,9 +179,9 @@ t.test('a registry in the same process writes the records that its gateway reads
   const registry: RecordsStore = records;
   const own = { endsWithProcess: true, canFailOver: false };
   t.match(records, own, 'no gateway can be missing, and no other server can take over');
-  const look = await registry.snapshot();
-  const { servers } = look;
-  t.same(look, {
+  const snapshot = await registry.snapshot();
+  const { servers } = snapshot;
+  t.same(snapshot, {
     ...{ epoch: 0, servers, replicas: 0, isWhole: true, meta: null, seal: 'none', revision: 0, change: null },
   });
   t.equal(servers.length, 1, 'one server id: a registry waits for a server without one');

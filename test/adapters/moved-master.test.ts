@@ -42,7 +42,7 @@ const cache = {
   ...{ maxEntries: 10, maxAgeMilliseconds: 60_000, unknownMaxEntries: 10, unknownMaxAgeMilliseconds: 5_000 },
   maxStaleMilliseconds: 1_000,
 };
-const told = { environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' } as const;
+const details = { environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' } as const;
 
 async function publish(store: OpenedRecordsStore, revision: number): Promise<void> {
   await store.begin();
@@ -60,7 +60,7 @@ for (const isLinked of [true, false]) {
       }
       const name = await startName(t, before.port);
       const address = { ...nowhere, url: name.url, commandTimeoutMilliseconds: 1_000 };
-      const identity = { instanceId: 'g', ...told };
+      const identity = { instanceId: 'g', ...details };
       const clock = { now: () => Date.now() };
       const records = new RedisRecords({ address, prefix: 'mg:', cache, identity, clock, ...untold });
       const registry = openRecordsStore(address, 'mg:', untold);
@@ -89,7 +89,7 @@ for (const isLinked of [true, false]) {
       };
       await until(async () => (await acknowledged()) === 7, 'the gateway acknowledges there');
       await until(async () => (await rate.take('m_1')) !== null, 'counted in Redis again');
-      await after.client.set('mg:gateway:h', JSON.stringify({ ...told, instanceId: 'h', revision: 7 }));
+      await after.client.set('mg:gateway:h', JSON.stringify({ ...details, instanceId: 'h', revision: 7 }));
       const hasBoth = async (): Promise<boolean> => (await live()).join() === 'g,h';
       await until(hasBoth, 'the registry waits for a gateway that has arrived there');
     },

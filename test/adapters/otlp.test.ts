@@ -114,10 +114,10 @@ t.test('a collector that is slow, refuses or is down costs only spans', async (t
   }
   t.same(second.traces.stats(), { exported: 1, dropped: 2 });
   t.same(second.problems, ['the collector responded with status 503', null], 'each problem is reported once');
-  const nobody = openTraces(t, 'http://127.0.0.1:1/v1/traces');
-  nobody.traces.take(span);
-  await until(() => nobody.problems.length === 1);
-  t.same(nobody.problems, ['the collector cannot be reached: ECONNREFUSED']);
+  const unreachable = openTraces(t, 'http://127.0.0.1:1/v1/traces');
+  unreachable.traces.take(span);
+  await until(() => unreachable.problems.length === 1);
+  t.same(unreachable.problems, ['the collector cannot be reached: ECONNREFUSED']);
   t.equal(problems.length, 1);
 });
 
@@ -181,8 +181,8 @@ t.test("a sampled request is a span of its trace, and the caller's flag is ignor
   t.same(spans[0]?.status, {}, 'a success has no status code');
   t.equal(spans[0]?.spanId, String(upstream.seen[0]?.headers.traceparent).split('-')[2]);
   const attributes = JSON.stringify(spans);
-  for (const told of ['accepted', 'key_required', 'm_1', 'key_1', '/v1/transactions/svc_live_…', '/transactions']) {
-    t.ok(attributes.includes(`"${told}"`), told);
+  for (const expected of ['accepted', 'key_required', 'm_1', 'key_1', '/v1/transactions/svc_live_…', '/transactions']) {
+    t.ok(attributes.includes(`"${expected}"`), expected);
   }
   t.notMatch(attributes, /TestOnly|q=1/, 'no more than the log contains');
 });

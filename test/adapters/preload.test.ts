@@ -47,7 +47,7 @@ async function seed({ client }: RedisServer): Promise<void> {
 }
 
 function open(t: Teardown, url: string, { maxEntries = 1_000, ...address }: Record<string, unknown> = {}) {
-  const told: string[] = [];
+  const reported: string[] = [];
   const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
   const records = new RedisRecords({
     address: { ...nowhere, url, commandTimeoutMilliseconds: 500, ...address },
@@ -60,14 +60,15 @@ function open(t: Teardown, url: string, { maxEntries = 1_000, ...address }: Reco
     clock: { now: () => Date.now() },
     ...{ onMalformed: () => undefined, onLost: () => undefined, onFound: () => undefined },
     preload: {
-      onFull: (seen) => told.push(`full: ${seen}`),
-      onRefused: ({ message }) => told.push(message),
+      onFull: (seen) => reported.push(`full: ${seen}`),
+      onRefused: ({ message }) => reported.push(message),
     },
   });
   t.teardown(() => records.close());
-  const figures = () => records.recordStats().preload;
-  const reaches = (state: string) => until(() => figures()?.state === state, `${state}: ${JSON.stringify(figures())}`);
-  return { records, told, figures, reaches };
+  const preloadStats = () => records.recordStats().preload;
+  const reaches = (state: string) =>
+    until(() => preloadStats()?.state === state, `${state}: ${JSON.stringify(preloadStats())}`);
+  return { records, reported, preloadStats, reaches };
 }
 
 const whole = { keys: keyCount, merchants: merchantCount, seen: keyCount + foreignCount };
@@ -80,9 +81,9 @@ async function statusesOf(records: RedisRecords, ids: readonly string[]): Promis
 for (const how of ['stops answering', 'is killed']) {
   t.test(`a gateway has every key and merchant when Redis ${how}`, { skip: withoutRedis }, async (t) => {
     const { server } = await startStore(t);
-    const { records, figures, reaches } = open(t, server.url);
+    const { records, preloadStats, reaches } = open(t, server.url);
     await reaches('complete');
-    t.match(figures(), whole, 'the keys of its environment, and only the merchants that they name');
+    t.match(preloadStats(), whole, 'the keys of its environment, and only the merchants that they name');
     if (how === 'is killed') await server.kill();
     else server.signal('SIGSTOP');
     t.teardown(() => {
@@ -101,7 +102,7 @@ for (const how of ['stops answering', 'is killed']) {
 
 t.test('changed records are read again, and new ones too', { skip: withoutRedis }, async (t) => {
   const { server } = await startStore(t);
-  const { records, figures, reaches } = open(t, server.url);
+  const { records, preloadStats, reaches } = open(t, server.url);
   await reaches('complete');
   const changed = idsOfAll.slice(0, 20);
   for (const [number, id] of changed.entries()) {
@@ -111,7 +112,10 @@ t.test('changed records are read again, and new ones too', { skip: withoutRedis 
   await server.client.set('mg:merchant:m_new', merchantOf('m_new'));
   await server.client.set(`mg:key:${idOf(-1)}`, keyOf(-1, { merchantId: 'm_new' }));
   await server.client.set('mg:revision', '8');
-  await until(() => figures()?.keys === keyCount + 1 && figures()?.merchants === merchantCount + 1, 'cached again');
+  await until(
+    () => preloadStats()?.keys === keyCount + 1 && preloadStats()?.merchants === merchantCount + 1,
+    'cached again',
+  );
   t.same(await statusesOf(records, changed), ['REVOKED (cache)']);
   t.equal(await keyStatus(records, idOf(-1)), 'ACTIVE (cache)');
   t.match(await records.merchant('m_0'), { record: { merchantStatus: 'SUSPENDED' }, source: 'cache' });
@@ -120,12 +124,12 @@ t.test('changed records are read again, and new ones too', { skip: withoutRedis 
 
 t.test('after the cache was dropped, everything is read again', { skip: withoutRedis }, async (t) => {
   const { server, registry } = await startStore(t);
-  const { records, figures, reaches } = open(t, server.url);
+  const { records, preloadStats, reaches } = open(t, server.url);
   await reaches('complete');
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-  await until(() => figures()?.state === 'loading', 'dropped');
+  await until(() => preloadStats()?.state === 'loading', 'dropped');
   await reaches('complete');
-  t.match(figures(), whole);
+  t.match(preloadStats(), whole);
 
   await server.client.flushall();
   await until(
@@ -134,9 +138,9 @@ t.test('after the cache was dropped, everything is read again', { skip: withoutR
   );
   await seed(server);
   await registry.name({ generation: '01OTHER' });
-  await until(() => figures()?.state === 'loading', 'dropped');
+  await until(() => preloadStats()?.state === 'loading', 'dropped');
   await reaches('complete');
-  t.match(figures(), whole);
+  t.match(preloadStats(), whole);
   t.same(await statusesOf(records, idsOfAll), ['ACTIVE (cache)']);
 });
 
@@ -144,8 +148,8 @@ t.test('records beyond maxEntries are left out, and none is evicted for them', {
   const { server } = await startStore(t);
   const exact = open(t, server.url, { maxEntries: keyCount });
   await exact.reaches('complete');
-  t.same(exact.told, [], 'exactly maxEntries is not full');
-  t.match(exact.figures(), whole);
+  t.same(exact.reported, [], 'exactly maxEntries is not full');
+  t.match(exact.preloadStats(), whole);
   await server.client.set(`mg:key:${idOf(-1)}`, keyOf(-1));
   await exact.reaches('full');
   t.equal(exact.records.recordStats().known.evictions, 0);
@@ -155,44 +159,44 @@ t.test('records beyond maxEntries are left out, and none is evicted for them', {
   const used = idsOfAll.slice(-10);
   await until(async () => (await statusesOf(small.records, used)).join() === 'ACTIVE (cache)', 'used');
   await small.reaches('full');
-  t.match(small.figures(), { ...whole, keys: 100, seen: keyCount + foreignCount + 1 });
+  t.match(small.preloadStats(), { ...whole, keys: 100, seen: keyCount + foreignCount + 1 });
   t.equal(small.records.recordStats().known.evictions, 0);
   t.same(await statusesOf(small.records, used), ['ACTIVE (cache)']);
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-  await until(() => small.figures()?.state === 'loading', 'dropped');
+  await until(() => small.preloadStats()?.state === 'loading', 'dropped');
   await small.reaches('full');
-  t.equal(small.told.length, 1, 'reported once');
+  t.equal(small.reported.length, 1, 'reported once');
 });
 
 for (const right of ['scan', 'mget']) {
   t.test(`without the right +${right} a gateway reads records on demand`, { skip: withoutRedis }, async (t) => {
     const { server } = await startStore(t);
     await server.client.call('ACL', 'SETUSER', 'user', 'on', '>secret', '~*', '&*', '+@all', `-${right}`);
-    const { records, told, figures, reaches } = open(t, server.url, { username: 'user', password: 'secret' });
+    const { records, reported, preloadStats, reaches } = open(t, server.url, { username: 'user', password: 'secret' });
     await reaches('refused');
-    t.equal(figures()?.keys, 0);
+    t.equal(preloadStats()?.keys, 0);
     const [id = ''] = idsOfAll;
     await until(async () => (await keyStatus(records, id)) === 'ACTIVE (cache)', 'read and cached');
     await server.client.set(`mg:key:${id}`, keyOf(0, { status: 'REVOKED', revision: 8 }));
     await until(async () => (await keyStatus(records, id)).startsWith('REVOKED'), 'heard');
     await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(() => figures()?.state === 'loading', 'retried on the next connection');
+    await until(() => preloadStats()?.state === 'loading', 'retried on the next connection');
     await reaches('refused');
-    t.equal(told.length, 1);
-    t.match(told[0], new RegExp(`NOPERM.*${right}`));
+    t.equal(reported.length, 1);
+    t.match(reported[0], new RegExp(`NOPERM.*${right}`));
   });
 }
 
 t.test('a gateway that is not enrolled preloads nothing', { skip: withoutRedis }, async (t) => {
   const { server, registry } = await startStore(t);
   await registry.stop();
-  const { records, figures, reaches } = open(t, server.url);
+  const { records, preloadStats, reaches } = open(t, server.url);
   await until(async () => (await keyStatus(records, idOf(0))) === 'ACTIVE (store)', 'answered');
   await wait(500);
-  t.match(figures(), { state: 'loading', keys: 0, seen: 0 });
+  t.match(preloadStats(), { state: 'loading', keys: 0, seen: 0 });
   registry.resume();
   await reaches('complete');
-  t.match(figures(), whole);
+  t.match(preloadStats(), whole);
 });
 
 t.test('a malformed record does not stop the preload of the others', { skip: withoutRedis }, async (t) => {

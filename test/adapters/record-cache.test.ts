@@ -8,7 +8,7 @@ interface Value {
   readonly version: number;
 }
 
-type Answer = Value | KeyStoreUnavailable | null;
+type ReadResult = Value | KeyStoreUnavailable | null;
 
 const limits: CacheLimits = {
   maxEntries: 3,
@@ -25,25 +25,25 @@ function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
 
 /** A cache over a store that replies on command. */
 function setUp(over: Partial<CacheLimits> = {}) {
-  const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): void | Promise<void> => undefined };
+  const heartbeat = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): void | Promise<void> => undefined };
   const clock = { now: 1_000_000 };
-  const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
+  const asked: { name: string; resolve: (value: ReadResult) => void; fail: (error: Error) => void }[] = [];
   const port: Freshness = {
     standing: {
       get fresh() {
-        return hearing.fresh;
+        return heartbeat.fresh;
       },
       get sinceKnownTrue() {
-        return hearing.sinceKnownTrue;
+        return heartbeat.sinceKnownTrue;
       },
       staleMilliseconds: limits.maxStaleMilliseconds,
     },
     catchUp: async () => {
-      hearing.beats += 1;
-      await hearing.onBeat();
+      heartbeat.beats += 1;
+      await heartbeat.onBeat();
     },
   };
-  const read = (name: string) => new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
+  const read = (name: string) => new Promise<ReadResult>((resolve, fail) => asked.push({ name, resolve, fail }));
   const cache = new RecordCache<Value>({ ...limits, ...over }, port, read, () => clock.now);
   /** Runs pending microtasks and no timer: on a slow machine the short wait for a store must not end early. */
   const settle = async () => {
@@ -55,12 +55,12 @@ function setUp(over: Partial<CacheLimits> = {}) {
     if (question === undefined) throw new Error('the store was not asked');
     return question;
   };
-  const put = async (name: string, value: Answer) => {
+  const put = async (name: string, value: ReadResult) => {
     const got = failureOr(cache.get(name));
-    (await next()).answer(value);
+    (await next()).resolve(value);
     return got;
   };
-  return { cache, hearing, clock, asked, next, put, settle };
+  return { cache, heartbeat, clock, asked, next, put, settle };
 }
 
 t.test('a record read before a change whose reply arrives after the notice is not cached', async (t) => {
@@ -68,14 +68,14 @@ t.test('a record read before a change whose reply arrives after the notice is no
   const early = cache.get('a');
   const question = await next();
   cache.drop(['a']);
-  question.answer({ version: 1 });
+  question.resolve({ version: 1 });
   t.match(
     await early,
     { record: { version: 1 }, source: 'store' },
     'a request made before the change may get the old record',
   );
   const later = cache.get('a');
-  (await next()).answer({ version: 2 });
+  (await next()).resolve({ version: 2 });
   t.match(await later, { record: { version: 2 }, source: 'store' });
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
 });
@@ -87,8 +87,8 @@ t.test('a request made after a change does not share a read started before it', 
   cache.drop(['a']);
   const late = cache.get('a');
   const after = await next();
-  before.answer({ version: 1 });
-  after.answer({ version: 2 });
+  before.resolve({ version: 1 });
+  after.resolve({ version: 2 });
   t.match([await early, await late], [{ record: { version: 1 } }, { record: { version: 2 } }]);
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'the older reply is not cached');
 });
@@ -99,22 +99,22 @@ t.test('an old reply that arrives after the newer one does not replace it', asyn
   const before = await next();
   cache.dropAll();
   const late = cache.get('a');
-  (await next()).answer({ version: 2 });
+  (await next()).resolve({ version: 2 });
   await late;
-  before.answer({ version: 1 });
+  before.resolve({ version: 1 });
   await early;
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
 });
 
 t.test('a reply is used but not cached if invalidation notices may have been lost meanwhile', async (t) => {
-  const { cache, hearing, next, put } = setUp();
+  const { cache, heartbeat, next, put } = setUp();
   const asking = cache.get('a');
   const question = await next();
   cache.becomeStale();
-  question.answer({ version: 1 });
+  question.resolve({ version: 1 });
   t.match(await asking, { record: { version: 1 } });
   t.match(cache.stats, { known: { entries: 0 }, unknown: { entries: 0 } });
-  hearing.fresh = false;
+  heartbeat.fresh = false;
   t.match(await put('b', { version: 1 }), { source: 'store' }, "the store's reply is used");
   t.match(cache.stats, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but without tracking it is not cached');
 });
@@ -124,7 +124,7 @@ t.test('concurrent requests for a record share one read', async (t) => {
   const all = Array.from({ length: 1000 }, async () => cache.get('a'));
   await settle();
   t.equal(asked.length, 1);
-  asked[0]?.answer({ version: 1 });
+  asked[0]?.resolve({ version: 1 });
   t.ok((await Promise.all(all)).every(({ record }) => record?.version === 1));
 });
 
@@ -146,8 +146,8 @@ t.test('a flood of unknown keys evicts no known record, and is bounded', async (
   for (let count = 0; count < 100; count += 1) await put(`known-${count}`, { version: count });
   t.match(cache.stats, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
   cache.dropAll();
-  const none = { known: { entries: 0, evictions: 98 }, unknown: { entries: 0, evictions: 98 } };
-  t.same(cache.stats, none, 'an invalidation is not an eviction');
+  const empty = { known: { entries: 0, evictions: 98 }, unknown: { entries: 0, evictions: 98 } };
+  t.same(cache.stats, empty, 'an invalidation is not an eviction');
 });
 
 t.test(
@@ -180,8 +180,8 @@ t.test('an unknown key is read again as soon as its record changes: a new key is
 });
 
 t.test('with a negative maximum age nothing is cached: each request reads', async (t) => {
-  const { hearing, put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
-  hearing.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
+  const { heartbeat, put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
+  heartbeat.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
   for (let version = 1; version < 4; version += 1) {
     t.match(await put('a', { version }), { record: { version }, source: 'store' });
     t.match(await put('b', null), { record: null, source: 'store' });
@@ -191,8 +191,8 @@ t.test('with a negative maximum age nothing is cached: each request reads', asyn
 t.test(
   'a cached record is removed when the store reports it missing, and a cached absence when it exists',
   async (t) => {
-    const { cache, hearing, put } = setUp({ maxAgeMilliseconds: -1 });
-    hearing.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
+    const { cache, heartbeat, put } = setUp({ maxAgeMilliseconds: -1 });
+    heartbeat.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
     await put('a', { version: 1 });
     t.match(await put('a', null), { record: null, source: 'store' });
     t.same(cache.stats, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
@@ -200,13 +200,13 @@ t.test(
 );
 
 t.test('during an outage cached records are served up to the stale limit, and nothing else', async (t) => {
-  const { cache, clock, hearing, next, put } = setUp();
+  const { cache, clock, heartbeat, next, put } = setUp();
   await put('a', { version: 1 });
   await put('nobody', null);
   cache.becomeStale();
-  hearing.fresh = false;
+  heartbeat.fresh = false;
   const askWhileAway = async (name: string, since: number) => {
-    hearing.sinceKnownTrue = since;
+    heartbeat.sinceKnownTrue = since;
     clock.now += 1000;
     const got = failureOr(cache.get(name));
     (await next()).fail(new KeyStoreUnavailable('away'));
@@ -216,31 +216,31 @@ t.test('during an outage cached records are served up to the stale limit, and no
   t.type(await askWhileAway('a', 1001), KeyStoreUnavailable, 'a millisecond too old');
   t.type(await askWhileAway('nobody', 10), KeyStoreUnavailable, 'a cached "unknown" is never served stale');
   t.type(await askWhileAway('b', 10), KeyStoreUnavailable);
-  [hearing.sinceKnownTrue, clock.now] = [0, clock.now + 1000];
+  [heartbeat.sinceKnownTrue, clock.now] = [0, clock.now + 1000];
   t.match(
     await put('a', { version: 2 }),
     { record: { version: 2 }, source: 'store' },
     'a store that replies has priority',
   );
-  hearing.sinceKnownTrue = 1001;
+  heartbeat.sinceKnownTrue = 1001;
   const defect = failureOr(cache.get('a'));
   (await next()).fail(new TypeError('a defect'));
   t.type(await defect, TypeError, 'a defect is not an outage');
 });
 
 t.test('a suspended process trusts no cached record before it has processed its notices', async (t) => {
-  const { cache, hearing, put } = setUp();
+  const { cache, heartbeat, put } = setUp();
   await put('a', { version: 1 });
-  hearing.fresh = false; // it was suspended longer than it may trust its cache
-  hearing.onBeat = () => {
+  heartbeat.fresh = false; // it was suspended longer than it may trust its cache
+  heartbeat.onBeat = () => {
     cache.drop(['a']); // the notice was pending
-    hearing.fresh = true;
+    heartbeat.fresh = true;
   };
   t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
-  t.equal(hearing.beats, 1);
-  hearing.fresh = false;
-  hearing.onBeat = () => {
-    hearing.fresh = true;
+  t.equal(heartbeat.beats, 1);
+  heartbeat.fresh = false;
+  heartbeat.onBeat = () => {
+    heartbeat.fresh = true;
   };
   t.match(
     await cache.get('a'),
@@ -260,33 +260,33 @@ t.test('a malformed record is cached as malformed, and read again when it change
 });
 
 t.test('a request for a cached record does not wait for a silent store', async (t) => {
-  const { cache, clock, hearing, asked, put } = setUp();
+  const { cache, clock, heartbeat, asked, put } = setUp();
   await put('a', { version: 1 });
-  hearing.fresh = false;
-  hearing.onBeat = () => new Promise(() => undefined);
+  heartbeat.fresh = false;
+  heartbeat.onBeat = () => new Promise(() => undefined);
   t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'not for a heartbeat');
-  hearing.onBeat = () => undefined;
+  heartbeat.onBeat = () => undefined;
   [asked.length, clock.now] = [0, clock.now + 250];
   t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'nor for the record');
   t.equal(asked.length, 1, 'which is read all the same');
 });
 
 t.test('of many requests for cached records only one waits for a silent Redis', async (t) => {
-  const { asked, cache, clock, hearing, put } = setUp();
+  const { asked, cache, clock, heartbeat, put } = setUp();
   await put('a', { version: 1 });
   await put('b', { version: 1 });
-  hearing.fresh = false;
-  hearing.onBeat = () => new Promise(() => undefined);
+  heartbeat.fresh = false;
+  heartbeat.onBeat = () => new Promise(() => undefined);
   t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' });
-  t.equal(hearing.beats, 1);
+  t.equal(heartbeat.beats, 1);
   for (const name of ['a', 'b', 'a']) t.match(await cache.get(name), { record: { version: 1 }, source: 'stale' });
-  t.equal(hearing.beats, 1, 'the others are served at once');
+  t.equal(heartbeat.beats, 1, 'the others are served at once');
   t.equal(asked.length, 0);
   clock.now += 250;
   t.match(await cache.get('a'), { source: 'stale' });
-  t.equal(hearing.beats, 2, 'a later one tries again');
-  hearing.sinceKnownTrue = 1001;
+  t.equal(heartbeat.beats, 2, 'a later one tries again');
+  heartbeat.sinceKnownTrue = 1001;
   const tooOld = cache.get('a');
-  t.equal(hearing.beats, 3, 'a record beyond the stale limit is not served');
+  t.equal(heartbeat.beats, 3, 'a record beyond the stale limit is not served');
   void Promise.resolve(tooOld).catch(() => undefined);
 });

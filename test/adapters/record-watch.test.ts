@@ -61,7 +61,7 @@ for (const [what, start] of Object.entries(places)) {
     await set('mg:key:foreign', text);
     await set('mg:gateway:x', text);
     t.same(await changed(opened, 1), ['key:foreign'], 'neither own writes nor other keys are reported');
-    const told = watched.next();
+    const notified = watched.next();
     await set('mg:key:0', text);
     await set('mg:key:1', text.replace('ACTIVE', 'ACTIV1'));
     await (await client('mg:key:2')).del('mg:key:2');
@@ -70,7 +70,7 @@ for (const [what, start] of Object.entries(places)) {
     await set('mg:key:4', Buffer.from([0x7b, 0xff, 0x7d]));
     await set('mg:key:5', JSON.stringify({ status: 'ACTIVE', revision: 2 ** 60 }));
     await (await client('mg:key:6')).pexpire('mg:key:6', 1);
-    await told;
+    await notified;
     const wrong = ['key:1', 'key:2', 'key:3', 'key:4', 'key:5', 'key:6'];
     t.same(await changed(opened, 6), wrong, 'an unchanged value is correct');
 

@@ -63,7 +63,7 @@ function openGateway(
   cache: CacheLimits = limits,
   user: { username: string; password: string } | null = null,
 ) {
-  const told: string[] = [];
+  const reported: string[] = [];
   const records = new RedisRecords({
     address: { ...addressOf(cluster, 500), ...user },
     prefix: 'mg:',
@@ -71,12 +71,12 @@ function openGateway(
     identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
     onMalformed: () => undefined,
-    onLost: ({ message }) => told.push(`lost: ${message}`),
-    onFound: () => told.push('found'),
+    onLost: ({ message }) => reported.push(`lost: ${message}`),
+    onFound: () => reported.push('found'),
   });
   const store = new RecordKeyStore(records);
   t.teardown(() => store.close());
-  return { store, told };
+  return { store, reported };
 }
 
 type Store = Pick<RecordKeyStore, 'find'>;
@@ -173,8 +173,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const owners = await Promise.all(instanceIds.map((id) => cluster.ownerOf(`seen:gateway:${id}`)));
     t.equal(new Set(owners.map(({ id }) => id)).size, 3, 'they are at different masters');
     const put = (id: string, instanceId = id): Promise<void> => {
-      const told = { environment: 'live', host: 'h', startedAt: meta.projectedAt, now: Date.now() + 3_600_000 };
-      return cluster.set(`seen:gateway:${id}`, JSON.stringify({ instanceId, revision: 7, ...told }));
+      const details = { environment: 'live', host: 'h', startedAt: meta.projectedAt, now: Date.now() + 3_600_000 };
+      return cluster.set(`seen:gateway:${id}`, JSON.stringify({ instanceId, revision: 7, ...details }));
     };
     for (const id of instanceIds) await put(id, id === 'f' ? 'a' : id);
     const generation = async (): Promise<string | null> => (await own.gateways([])).generation;
@@ -330,7 +330,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   };
   await cluster.set('mg:meta', JSON.stringify(meta));
   await rebuild(store, active(), revision);
-  const { store: keys, told } = openGateway(t, cluster, 'gateway-1');
+  const { store: keys, reported } = openGateway(t, cluster, 'gateway-1');
   const holdsAll = async (): Promise<void> => {
     for (const id of ids) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', `${id} is cached`);
   };
@@ -420,20 +420,20 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       silent.signal('SIGSTOP');
       await publishing.client.set('mg:revision', String((revision += 1)));
       const seen = new Set<string>();
-      const told = new Set<number>();
+      const acknowledgedRevisions = new Set<number>();
       await until(async () => {
         for (const id of ids) seen.add(await ask(short, id));
         // The other masters soon notice that one is missing, and then reply only with errors.
         const text = await acknowledging.client.get('mg:gateway:short').catch(() => null);
-        if (text !== null) told.add((JSON.parse(text) as { revision: number }).revision);
+        if (text !== null) acknowledgedRevisions.add((JSON.parse(text) as { revision: number }).revision);
         return seen.has('could not ask') && short.unavailableReason() !== null;
       }, 'cached records are beyond the stale limit');
       t.ok(seen.has('ACTIVE (stale)'), `served stale until then: ${[...seen].join(', ')}`);
       t.notOk(
-        [...seen].some((answer) => answer.startsWith('absent')),
+        [...seen].some((result) => result.startsWith('absent')),
         'no key was unknown',
       );
-      t.same([...told], [before], 'the revision is not acknowledged');
+      t.same([...acknowledgedRevisions], [before], 'the revision is not acknowledged');
       await t.rejects(store.gateways([]), 'the registry reports neither live gateways nor completeness');
       silent.signal('SIGCONT');
       await until(
@@ -474,17 +474,17 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   await t.test('after the flush of one master missing records are unavailable until it is whole again', async (t) => {
     await holdsAll();
     const owner = await cluster.ownerOf(`mg:key:${first}`);
-    const nobody = await idAt(cluster, owner, 'nobody');
-    t.match(await ask(keys, nobody), 'absent');
+    const unknownKey = await idAt(cluster, owner, 'nobody');
+    t.match(await ask(keys, unknownKey), 'absent');
     await owner.client.flushall();
     const seen = new Set<string>();
     await until(async () => {
-      for (const id of [first, nobody]) seen.add(await ask(keys, id));
+      for (const id of [first, unknownKey]) seen.add(await ask(keys, id));
       return seen.has('could not ask');
     }, 'the flush is noticed');
     for (let count = 0; count < 50; count += 1) {
       t.equal(await ask(keys, first), 'could not ask');
-      t.equal(await ask(keys, nobody), 'could not ask');
+      t.equal(await ask(keys, unknownKey), 'could not ask');
     }
     t.notOk(seen.has('absent (store)'), 'a valid key was never unknown');
     t.equal(await isWhole(store), false, 'the registry detects it');
@@ -500,7 +500,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await rebuild(store, active(), revision);
     t.equal(await isWhole(store), true);
     await holdsAll();
-    await until(async () => (await ask(keys, nobody)).startsWith('absent'), 'unknown keys are unknown again');
+    await until(async () => (await ask(keys, unknownKey)).startsWith('absent'), 'unknown keys are unknown again');
   });
 
   await t.test('after the loss of a master gateways recover, and a revoked key stays revoked', async (t) => {
@@ -508,7 +508,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const at = await change(first, 'REVOKED');
     await until(async () => (await acknowledged(store, 'gateway-1')) >= at, 'the revocation is acknowledged');
     await cluster.settled();
-    told.length = 0;
+    reported.length = 0;
     const victim = await cluster.ownerOf(`mg:key:${first}`);
     await victim.kill();
     const seen: string[] = [];
@@ -523,8 +523,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
     for (const id of [second, third])
       await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'cached again');
-    await until(() => Promise.resolve(told.at(-1) === 'found'), 'the recovery is reported');
-    t.ok(told.length <= 4, `an outage is two lines, not one per attempt: ${told.join(', ')}`);
+    await until(() => Promise.resolve(reported.at(-1) === 'found'), 'the recovery is reported');
+    t.ok(reported.length <= 4, `an outage is two lines, not one per attempt: ${reported.join(', ')}`);
     const back = await change(first, 'ACTIVE').catch(async () => {
       await until(() => isWhole(store), 'the registry has found the new master');
       return change(first, 'ACTIVE');
@@ -567,12 +567,12 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const others = ids.filter((one) => one !== id);
     await until(async () => {
       for (const one of [keys, late.store]) seen.add(await ask(one, id));
-      const answers = await Promise.all(others.map((one) => ask(late.store, one)));
-      return answers.every((answer) => answer === 'ACTIVE (cache)');
+      const results = await Promise.all(others.map((one) => ask(late.store, one)));
+      return results.every((result) => result === 'ACTIVE (cache)');
     }, 'a gateway that starts now serves every complete slot');
     for (let count = 0; count < 100; count += 1) for (const one of [keys, late.store]) seen.add(await ask(one, id));
     t.notOk(
-      [...seen].some((answer) => answer.startsWith('ACTIVE')),
+      [...seen].some((result) => result.startsWith('ACTIVE')),
       `never accepted: ${[...seen].join(', ')}`,
     );
     t.equal(await ask(late.store, id), 'could not ask');

@@ -90,8 +90,8 @@ export async function startCluster(
   );
 
   const running = async (): Promise<ClusterServer[]> => {
-    const answers = await Promise.all(nodes.map(async (node) => ((await isRunning(node)) ? [node] : [])));
-    return answers.flat();
+    const responding = await Promise.all(nodes.map(async (node) => ((await isRunning(node)) ? [node] : [])));
+    return responding.flat();
   };
   const settled = async (): Promise<void> => {
     await until(async () => {
@@ -150,9 +150,9 @@ export async function allowStalls({ nodes }: TestCluster): Promise<void> {
 }
 
 async function isRunning({ client }: RedisServer): Promise<boolean> {
-  const answer = client.ping().then(
+  const reply = client.ping().then(
     () => true,
     () => false,
   );
-  return Promise.race([answer, wait(1_000, false, { ref: false })]);
+  return Promise.race([reply, wait(1_000, false, { ref: false })]);
 }

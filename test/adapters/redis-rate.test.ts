@@ -24,30 +24,30 @@ const toRedis: RedisAddress = {
 
 /** A rate on a clock that only the test advances, and the outages that it reported. */
 function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<RedisRateOptions> = {}) {
-  const told: string[] = [];
+  const reported: string[] = [];
   const time = { now: 0 };
   const rate = new RedisRate({
     address: { ...toRedis, ...address },
     // Adds one token in 100 s by the clock of Redis, so that a stall of the machine adds none.
     ...{ prefix: 'mg:', environment: 'live', requestsPerSecond: 0.01, burst: 3 },
     ...{ waitMilliseconds: 5_000, now: () => time.now },
-    onLost: ({ message }) => told.push(`lost: ${message}`),
-    onFound: () => told.push('found'),
+    onLost: ({ message }) => reported.push(`lost: ${message}`),
+    onFound: () => reported.push('found'),
     ...options,
   });
   t.teardown(() => rate.close());
-  return { rate, told, time };
+  return { rate, reported, time };
 }
 
 /** Opens a rate and waits until it counts a merchant that no other test uses. */
 async function openReady(...args: Parameters<typeof open>) {
   const opened = open(...args);
-  const { rate, told, time } = opened;
+  const { rate, reported, time } = opened;
   await until(async () => {
     time.now += 10_000;
     return (await rate.take('somebody')) !== null;
   }, 'it counts');
-  told.length = 0;
+  reported.length = 0;
   return opened;
 }
 
@@ -141,29 +141,29 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.ok(rights.length > 10 && more.length > 0);
     await client.call('ACL', 'SETUSER', 'counts', 'on', '>secret', 'resetkeys', '~mg:*', ...rights, ...more);
     await client.call('ACL', 'SETUSER', 'reads', 'on', '>secret', 'resetkeys', '~mg:*', ...rights);
-    const { rate, told } = await openReady(t, { url, username: 'counts', password: 'secret' });
+    const { rate, reported } = await openReady(t, { url, username: 'counts', password: 'secret' });
     t.equal(short(await rate.take('m_1')), 'yes 2');
     await client.script('FLUSH');
     t.equal(short(await rate.take('m_1')), 'yes 1', 'a script that Redis no longer has is loaded again');
-    t.same(told, []);
+    t.same(reported, []);
     const without = open(t, { url, username: 'reads', password: 'secret' });
     await until(
-      async () => (await without.rate.take('m_1')) === null && without.told.length > 0,
+      async () => (await without.rate.take('m_1')) === null && without.reported.length > 0,
       'the outage is reported',
     );
-    t.equal(without.told.length, 1);
-    t.match(without.told[0], /^lost: .*can't run this command/);
+    t.equal(without.reported.length, 1);
+    t.match(without.reported[0], /^lost: .*can't run this command/);
   });
 
   t.test('a read-only replica counts nothing', async (t) => {
     const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
-    const { rate, told } = open(t, { url: replica.url });
-    await until(async () => (await rate.take('m_1')) === null && told.length > 0, 'the outage is reported');
-    t.match(told[0], /^lost: .*READONLY/);
+    const { rate, reported } = open(t, { url: replica.url });
+    await until(async () => (await rate.take('m_1')) === null && reported.length > 0, 'the outage is reported');
+    t.match(reported[0], /^lost: .*READONLY/);
   });
 
   t.test('only the first requests wait for a hung Redis', async (t) => {
-    const { rate, told, time } = await openReady(t, { url }, { waitMilliseconds: 50 });
+    const { rate, reported, time } = await openReady(t, { url }, { waitMilliseconds: 50 });
     server.signal('SIGSTOP');
     t.teardown(() => {
       server.signal('SIGCONT');
@@ -174,7 +174,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.same(await Promise.all(waiting.map(async (take) => take)), [null, null]);
     const waited = performance.now() - startedAt;
     t.ok(waited < 6_000, `${waited} ms, of a commandTimeoutMilliseconds of ten seconds`);
-    t.same(told, ['lost: no reply within 50 ms']);
+    t.same(reported, ['lost: no reply within 50 ms']);
     time.now += 499;
     t.equal(rate.take('m_1'), null, 'at once');
     server.signal('SIGCONT');
@@ -193,16 +193,16 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
       time.now += 500;
       return (await rate.take('m_1')) !== null;
     }, 'it counts again');
-    t.equal(told.length, 1, 'recovery is reported only after a healthy period');
+    t.equal(reported.length, 1, 'recovery is reported only after a healthy period');
     await until(async () => {
       time.now += 5_000;
       return (await rate.take('m_1')) !== null; // null if Redis replies late on a busy machine
     }, 'it still counts');
-    t.same(told, ['lost: no reply within 50 ms', 'found']);
+    t.same(reported, ['lost: no reply within 50 ms', 'found']);
   });
 
   t.test('intermittent failures are one outage, not many', async (t) => {
-    const { rate, told, time } = await openReady(t, { url });
+    const { rate, reported, time } = await openReady(t, { url });
     await client.lpush(name, 'no text');
     for (let count = 0; count < 5; count += 1) {
       t.equal(await rate.take('m_1'), null);
@@ -212,15 +212,15 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
         return (await rate.take('m_2')) !== null;
       }, 'other merchants are counted');
     }
-    t.equal(told.length, 1, told.join());
-    t.match(told[0], /^lost: .*WRONGTYPE/);
+    t.equal(reported.length, 1, reported.join());
+    t.match(reported[0], /^lost: .*WRONGTYPE/);
   });
 
   t.test('a lost Redis is reconnected, empty and with full buckets', async (t) => {
-    const { rate, told, time } = await openReady(t, { url });
+    const { rate, reported, time } = await openReady(t, { url });
     for (let count = 0; count < 4; count += 1) await rate.take('m_1');
     await server.kill();
-    await until(() => Promise.resolve(told.length === 1), 'the outage is reported');
+    await until(() => Promise.resolve(reported.length === 1), 'the outage is reported');
     t.equal(rate.take('m_1'), null, 'at once');
     await server.restart();
     await until(async () => {
@@ -230,14 +230,14 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.equal(short(await rate.take('m_1')), 'yes 2');
     time.now += 5_000;
     await rate.take('m_1');
-    t.equal(told.length, 2);
-    t.equal(told[1], 'found');
+    t.equal(reported.length, 2);
+    t.equal(reported[1], 'found');
   });
 
   t.test('before it is connected no request waits, and no outage is reported', (t) => {
-    const { rate, told } = open(t, { url });
+    const { rate, reported } = open(t, { url });
     t.equal(rate.take('m_1'), null);
-    t.same(told, []);
+    t.same(reported, []);
     t.end();
   });
 });
@@ -287,7 +287,7 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
   });
 
   await t.test('a lost master delays only its own merchants, and is one outage', async (t) => {
-    const { rate, told, time } = await openReady(t, address, { waitMilliseconds: 200 });
+    const { rate, reported, time } = await openReady(t, address, { waitMilliseconds: 200 });
     const lost = await cluster.ownerOf('mg:rate:live:m_1');
     const others = Array.from({ length: 20 }, (_, count) => `other_${count}`);
     let living = '';
@@ -296,7 +296,7 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
       time.now += 5_000; // so that a late reply to the first take leaves no outage open
       return (await rate.take('m_1')) !== null;
     }, 'its master counts');
-    told.length = 0;
+    reported.length = 0;
     await lost.kill();
     for (let count = 0; count < 3; count += 1) {
       time.now += 500;
@@ -310,7 +310,7 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
         return (await rate.take(living)) !== null;
       }, 'other merchants are counted');
     }
-    t.equal(told.length, 1, told.join());
-    t.match(told[0], /^lost: /);
+    t.equal(reported.length, 1, reported.join());
+    t.match(reported[0], /^lost: /);
   });
 });

@@ -128,9 +128,9 @@ t.test('the epoch changes with every event that may have hidden a change', { ski
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
   await until(async () => (await epoch()) !== flushed, 'the tracking connection was reopened');
   await connected(store);
-  const heard = await epoch();
+  const reopened = await epoch();
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  await until(async () => (await epoch()) !== heard, 'the command connection was reopened');
+  await until(async () => (await epoch()) !== reopened, 'the command connection was reopened');
   const runId = await runIdOf(server);
   await server.kill();
   await t.rejects(store.snapshot());
@@ -403,8 +403,8 @@ t.test('a connection that is still connecting is not reopened', { skip: withoutR
 t.test('a hung sentinel has no vote', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const line = `sentinel monitor mymaster 127.0.0.1 ${server.port} 1`;
-  const [answers, hangs] = [await startRedis(t, [line], ['--sentinel']), await startRedis(t, [line], ['--sentinel'])];
-  const ports = [answers.port, hangs.port, await freePort()];
+  const [responds, hangs] = [await startRedis(t, [line], ['--sentinel']), await startRedis(t, [line], ['--sentinel'])];
+  const ports = [responds.port, hangs.port, await freePort()];
   const store = open(t, 'redis://ignored:1', 'mg:', { sentinels: ports.map((port) => ({ host: '127.0.0.1', port })) });
   await connected(store);
   hangs.signal('SIGSTOP');

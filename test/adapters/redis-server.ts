@@ -46,7 +46,7 @@ export interface ServerCertificate {
  */
 const ports = { from: 10_000, count: 10_000 };
 const portsOfProcess = 40;
-let looked = process.pid * portsOfProcess;
+let portOffset = process.pid * portsOfProcess;
 
 /** This folder has a file for each port that a test process uses. The file contains the id of that process. */
 const reservations = path.join(tmpdir(), `merchant-gateway-ports-${userInfo().uid}`);
@@ -76,8 +76,8 @@ function reserve(port: number): boolean {
 /** A port that is free now, and that no other call returns while this process runs. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = ports.from + (looked % ports.count);
-    looked += 1;
+    const port = ports.from + (portOffset % ports.count);
+    portOffset += 1;
     if (!reserve(port)) continue;
     const server = net.createServer();
     try {

@@ -35,8 +35,8 @@ function open(t: Teardown, target: Target, ca: string) {
     ...{ ...target, sentinels: null, masterName: '', username: null, password: null, ca: Buffer.from(ca) },
     commandTimeoutMilliseconds: 2_000,
   };
-  const told: string[] = [];
-  const events = { onLost: ({ message }: Error) => told.push(message), onFound: () => undefined };
+  const reported: string[] = [];
+  const events = { onLost: ({ message }: Error) => reported.push(message), onFound: () => undefined };
   const store = openRecordsStore(address, 'mg:', events);
   const records = new RedisRecords({
     ...{ address, prefix: 'mg:', clock: { now: () => Date.now() }, onMalformed: () => undefined, ...events },
@@ -48,7 +48,7 @@ function open(t: Teardown, target: Target, ca: string) {
   });
   t.teardown(() => store.close());
   t.teardown(() => records.close());
-  return { store, records, told };
+  return { store, records, reported };
 }
 
 const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
@@ -66,9 +66,9 @@ async function works(t: Teardown, target: Target, ca: string): Promise<void> {
 }
 
 async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): Promise<void> {
-  const { store, records, told } = open(t, target, ca);
-  await until(() => Promise.resolve(told.length >= 2), 'both sides report the reason');
-  for (const one of told) t.match(one, reason);
+  const { store, records, reported } = open(t, target, ca);
+  await until(() => Promise.resolve(reported.length >= 2), 'both sides report the reason');
+  for (const one of reported) t.match(one, reason);
   await t.rejects(store.snapshot());
   await t.rejects(async () => records.key('unknown'), { name: 'KeyStoreUnavailable' });
 }
@@ -86,9 +86,9 @@ t.test('a Redis server must prove its identity with its certificate', { skip: wi
     isRefused(t, target, other.cert, /self-signed certificate|unable to verify/),
   );
   const named = await createCertificate([{ type: 2, value: 'localhost' }]);
-  const strange = await startRedis(t, [], [], named);
+  const misnamed = await startRedis(t, [], [], named);
   await t.test('a certificate for another name is refused', (t) =>
-    isRefused(t, { url: strange.url, cluster: null }, named.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
+    isRefused(t, { url: misnamed.url, cluster: null }, named.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
   );
 });
 

@@ -221,12 +221,12 @@ t.test(
     const cache = { ...limits, maxStaleMilliseconds: 30_000 };
     const { store } = await open(t, server.url, { cache, commandTimeoutMilliseconds: shortTimeout });
     for (const id of ids) await store.find(id);
-    const answers = new Map<string, number>();
+    const results = new Map<string, number>();
     const over = new AbortController();
     const load = ids.map(async (id) => {
       while (!over.signal.aborted) {
-        const answer = await ask(store, id);
-        answers.set(answer, (answers.get(answer) ?? 0) + 1);
+        const result = await ask(store, id);
+        results.set(result, (results.get(result) ?? 0) + 1);
         await wait(5);
       }
     });
@@ -236,7 +236,7 @@ t.test(
         await wait(5);
       }
     })();
-    const count = (answer: string): number => answers.get(answer) ?? 0;
+    const count = (result: string): number => results.get(result) ?? 0;
     for (let restart = 0; restart < 2; restart += 1) {
       const [stale, held] = [count('ACTIVE (stale)'), count('ACTIVE (cache)')];
       await server.kill();
@@ -247,7 +247,7 @@ t.test(
     over.abort();
     await Promise.all([...load, hogging]);
     t.same(
-      [...answers.keys()].filter((answer) => !answer.startsWith('ACTIVE')),
+      [...results.keys()].filter((result) => !result.startsWith('ACTIVE')),
       [],
     );
   },
@@ -256,7 +256,7 @@ t.test(
 /** Relays bytes between a store and its Redis, until it is frozen. */
 async function startRelay(t: { teardown(handler: () => unknown): void }, port: number) {
   const pairs = new Set<[Socket, Socket]>();
-  const hearing = new WeakSet<[Socket, Socket]>();
+  const tracking = new WeakSet<[Socket, Socket]>();
   const silenced = new WeakSet<[Socket, Socket]>();
   let frozen = false;
   let chunks = 0;
@@ -267,7 +267,7 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
     for (const [from, to] of [pair, [far, near] as const]) {
       from.on('data', (chunk: Buffer) => {
         chunks += 1;
-        if (chunk.includes('TRACKING')) hearing.add(pair);
+        if (chunk.includes('TRACKING')) tracking.add(pair);
         if (!frozen && !silenced.has(pair)) to.write(chunk);
       });
       from.on('error', () => undefined);
@@ -294,8 +294,8 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
     /** From now on all bytes are dropped, and the connections stay open. */
     freeze: () => (frozen = true),
     /** Like `freeze`, but only for the current connections of one kind: those for commands, or those for notices. */
-    silence: (kind: 'asked' | 'hearing') => {
-      for (const pair of pairs) if (hearing.has(pair) === (kind === 'hearing')) silenced.add(pair);
+    silence: (kind: 'command' | 'tracking') => {
+      for (const pair of pairs) if (tracking.has(pair) === (kind === 'tracking')) silenced.add(pair);
     },
     thaw: () => {
       frozen = false;
@@ -332,7 +332,7 @@ t.test(
   },
 );
 
-for (const kind of ['asked', 'hearing'] as const) {
+for (const kind of ['command', 'tracking'] as const) {
   t.test(
     `a connection (${kind}) whose other end is gone without a FIN is detected and reopened`,
     { skip: withoutRedis },
@@ -359,7 +359,7 @@ t.test('a request does not wait for a connection that is known to be dead', { sk
   await until(async () => (await ask(store)) === 'could not ask', 'silence');
   const [before, began] = [relay.chunks(), performance.now()];
   const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
-  t.ok(asked.every((answer) => answer === 'could not ask'));
+  t.ok(asked.every((result) => result === 'could not ask'));
   // On a busy machine the look-ups take seconds. Then there are more heartbeats, and handshakes of new connections.
   const seconds = (performance.now() - began) / 1_000;
   const most = 2 * (1 + Math.floor(2 * seconds)) + 8 * Math.floor(seconds);
@@ -449,7 +449,7 @@ t.test('a record of another Redis type is malformed, and not an outage', { skip:
     await becomesList(name);
     await until(async () => (await ask(store)) === 'could not ask', name);
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-    t.equal(malformed.filter((told) => told === name).length, 1, `${name} is reported once`);
+    t.equal(malformed.filter((reported) => reported === name).length, 1, `${name} is reported once`);
     t.match(await ask(store, unknownId), 'absent', 'other keys are decided');
     await seed(server);
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
@@ -574,13 +574,13 @@ t.test('a user without +select reads no database but that of the URL', { skip: w
   t.equal(await ask(store), 'ACTIVE (store)');
   await allow('-select');
   await server.client.call('CLIENT', 'KILL', 'USER', 'gateway');
-  const answers = new Set<string>();
+  const results = new Set<string>();
   for (const end = Date.now() + limits.maxStaleMilliseconds + 1_000; Date.now() < end;) {
-    for (const id of [seededId, unknownId]) answers.add(await ask(store, id));
+    for (const id of [seededId, unknownId]) results.add(await ask(store, id));
     await wait(20);
   }
   t.notOk(
-    [...answers].some((answer) => answer.startsWith('absent')),
+    [...results].some((result) => result.startsWith('absent')),
     'no key is unknown',
   );
   await until(async () => (await ask(store)) === 'could not ask', 'the cached record is beyond the stale limit');
@@ -665,7 +665,7 @@ t.test('Sentinel names the master, and the next one after a failover', { skip: w
     return (await replica.client.role())[0] === 'master' && (await ask(store)).endsWith('(cache)');
   }, 'the replica serves');
   t.notOk(
-    [...seen].some((answer) => answer.startsWith('absent')),
+    [...seen].some((result) => result.startsWith('absent')),
     'no key was unknown meanwhile',
   );
   await replica.client.set(keyName, changed({ status: 'REVOKED' }));

@@ -40,7 +40,7 @@ async function openBehindRelay(t: Test, commandTimeoutMilliseconds = 5_000) {
     return performance.now() - age;
   };
   await beat();
-  return { beat, relay, look: async () => (await records.key(other)).record };
+  return { beat, relay, read: async () => (await records.key(other)).record };
 }
 
 interface Attempt {
@@ -56,8 +56,8 @@ interface Attempt {
  * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up
  * rightly fails. Then the attempt proves nothing and is repeated.
  */
-async function lookWhile(
-  { beat, relay, look }: Awaited<ReturnType<typeof openBehindRelay>>,
+async function readWhile(
+  { beat, relay, read }: Awaited<ReturnType<typeof openBehindRelay>>,
   passage: Passage,
   { before = 0, act, patience = 1_400 }: Attempt,
 ) {
@@ -65,12 +65,12 @@ async function lookWhile(
     const mayFailAt = (await beat()) + patience;
     relay.set(passage);
     if (before > 0) await wait(before);
-    const looked = look();
-    looked.catch(() => undefined); // examined below
+    const result = read();
+    result.catch(() => undefined); // examined below
     await act();
     relay.set('open');
     try {
-      return await looked;
+      return await result;
     } catch (error) {
       if (performance.now() < mayFailAt || attempt === 10) throw error;
     }
@@ -83,22 +83,22 @@ t.test('a look-up on a connection that breaks is repeated on the next one', { sk
     await wait(20);
     opened.relay.set('cut');
   };
-  t.match(await lookWhile(opened, 'held', { act }), { environment: 'live' });
+  t.match(await readWhile(opened, 'held', { act }), { environment: 'live' });
 });
 
 t.test('a look-up waits for a reconnection', { skip: withoutRedis }, async (t) => {
   const opened = await openBehindRelay(t);
-  t.match(await lookWhile(opened, 'cut', { act: () => wait(700) }), { environment: 'live' });
+  t.match(await readWhile(opened, 'cut', { act: () => wait(700) }), { environment: 'live' });
 });
 
 t.test('a look-up does not wait long if no connection can be opened', { skip: withoutRedis }, async (t) => {
-  const { relay, look } = await openBehindRelay(t);
+  const { relay, read } = await openBehindRelay(t);
   relay.set('cut');
-  await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+  await t.rejects(read(), { name: 'KeyStoreUnavailable' });
   const waits: number[] = [];
   for (let count = 0; count < 5; count += 1) {
     const begun = performance.now();
-    await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+    await t.rejects(read(), { name: 'KeyStoreUnavailable' });
     waits.push(performance.now() - begun);
   }
   // A busy machine delays some of the look-ups.
@@ -109,8 +109,8 @@ const shortTimeout = 200;
 
 t.test('a look-up that Redis leaves without a reply is repeated once', { skip: withoutRedis }, async (t) => {
   const opened = await openBehindRelay(t, shortTimeout);
-  const looked = lookWhile(opened, 'held', { act: () => wait(shortTimeout + 100), patience: 2 * shortTimeout });
-  t.match(await looked, { environment: 'live' });
+  const result = readWhile(opened, 'held', { act: () => wait(shortTimeout + 100), patience: 2 * shortTimeout });
+  t.match(await result, { environment: 'live' });
 });
 
 t.test(
@@ -118,9 +118,9 @@ t.test(
   { skip: withoutRedis },
   async (t) => {
     const opened = await openBehindRelay(t, shortTimeout);
-    const { beat, relay, look } = opened;
+    const { beat, relay, read } = opened;
     // After 800 ms, at least one heartbeat has failed.
-    t.match(await lookWhile(opened, 'held', { before: 800, act: () => wait(50) }), { environment: 'live' });
+    t.match(await readWhile(opened, 'held', { before: 800, act: () => wait(50) }), { environment: 'live' });
 
     // A busy machine can delay the result of one attempt.
     let waited = Infinity;
@@ -129,7 +129,7 @@ t.test(
       relay.set('held');
       await wait(2_000);
       const begun = performance.now();
-      await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+      await t.rejects(read(), { name: 'KeyStoreUnavailable' });
       waited = performance.now() - begun;
       relay.set('open');
     }

@@ -7,7 +7,7 @@ import { RecordNames } from '../../src/adapters/redis/record-names.js';
 t.test('verified slots stay verified when the check of other slots fails', async (t) => {
   const marker = slotMarkerText({ generation: 'r_1', revision: 1 });
   let asked = 0;
-  let answered = Infinity;
+  let replyLimit = Infinity;
   const commands = {
     call: () => Promise.resolve([]),
     pipeline: () => {
@@ -16,7 +16,7 @@ t.test('verified slots stay verified when the check of other slots fails', async
         call: () => (questions += 1),
         exec: () => {
           asked += questions;
-          if (asked > answered) return Promise.reject(new Error('Command timed out'));
+          if (asked > replyLimit) return Promise.reject(new Error('Command timed out'));
           return Promise.resolve(Array.from({ length: questions }, () => [null, marker]));
         },
       };
@@ -25,12 +25,12 @@ t.test('verified slots stay verified when the check of other slots fails', async
   const master = { session: {}, commands };
   const proofs = new SlotProofs({ owner: () => master } as unknown as ClusterMasters, new RecordNames('mg:'));
 
-  answered = slotCount / 2;
+  replyLimit = slotCount / 2;
   await t.rejects(proofs.check('meta', 'r_1'), { message: 'Command timed out' });
   t.ok(proofs.isWhole(0));
   t.notOk(proofs.isWhole(slotCount - 1));
 
-  [asked, answered] = [0, Infinity];
+  [asked, replyLimit] = [0, Infinity];
   await proofs.check('meta', 'r_1');
   t.ok(asked < slotCount * 0.75, `${asked} slots were queried again`);
   t.equal(proofs.missing, 0);

@@ -11,11 +11,11 @@ import type { Teardown } from './redis-server.js';
 t.test('a store that is read before it is connected connects later', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']);
-  const nobody = { username: null, password: null, ca: null };
+  const anonymous = { username: null, password: null, ca: null };
   const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
   const store = new RedisRecordsStore(
     {
-      ...nobody,
+      ...anonymous,
       ...{ url: 'redis://ignored:1', sentinels, masterName: 'mymaster', cluster: null },
       commandTimeoutMilliseconds: 200,
     },

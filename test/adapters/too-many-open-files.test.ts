@@ -38,11 +38,11 @@ t.test('a file that failed with EMFILE is read again later', (t) => {
     env: { PATH: process.env.PATH },
     timeout: 60_000,
   });
-  const told = [
+  const expected = [
     ['EMFILE', 'EMFILE'],
     [true, 'text'],
     [false, null],
   ];
-  t.equal(stdout.trim(), JSON.stringify(told), stderr);
+  t.equal(stdout.trim(), JSON.stringify(expected), stderr);
   t.end();
 });

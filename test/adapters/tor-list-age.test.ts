@@ -11,14 +11,14 @@ t.test('a list is as old as the newest date in it, however recent its response',
   const world = new TestWorld();
   const two = block('198.51.100.1', '2025-12-31 20:00:00') + block('198.51.100.2', '2025-12-31 21:00:00');
   const lastModified = 'Thu, 01 Jan 2026 00:00:00 GMT';
-  world.answers.set(url, content(two, { lastModified }));
+  world.responses.set(url, content(two, { lastModified }));
   const { exits } = world.open(t.testdir(), { from: [url] });
   t.equal(await exits.refreshNow(false), true);
   const status = exits.status();
   t.match(status, { available: true, ageSeconds: 3 * 3600 });
   t.match(status.sources, [{ confirmedAt: '2026-01-01T00:00:00.000Z', datedAt: '2025-12-31T21:00:00.000Z' }]);
   t.equal(status.sources[0]?.datedBy, 'list');
-  world.answers.set(url, 'unchanged');
+  world.responses.set(url, 'unchanged');
   world.now += hour;
   await exits.refreshNow(false);
   t.equal(exits.status().ageSeconds, 4 * 3600, 'a 304 does not make it younger');
@@ -30,8 +30,8 @@ t.test("the date comes from Onionoo's details, or from the server", async (t) =>
   const relay = { flags: ['Exit'], or_addresses: ['198.51.100.1:9001'] };
   const details = JSON.stringify({ version: '8.0', relays_published: '2025-12-31 23:00:00', relays: [relay] });
   const plain = 'https://plain.example/';
-  world.answers.set(url, content(details));
-  world.answers.set(plain, content(['198.51.100.2'], { lastModified: 'Wed, 31 Dec 2025 22:00:00 GMT' }));
+  world.responses.set(url, content(details));
+  world.responses.set(plain, content(['198.51.100.2'], { lastModified: 'Wed, 31 Dec 2025 22:00:00 GMT' }));
   const { exits } = world.open(t.testdir(), { from: [url, plain] });
   await exits.refreshNow(false);
   t.match(exits.status().sources, [
@@ -49,7 +49,7 @@ t.test('a list dated before maxAgeHours is not used, even if it was just read', 
     content(block('198.51.100.1', '2024-02-27 00:00:00').replaceAll('2025-12-30', '2024-02-26')),
     content(['198.51.100.1'], { lastModified: 'Tue, 27 Feb 2024 00:00:00 GMT' }),
   ]) {
-    world.answers.set(url, old);
+    world.responses.set(url, old);
     await exits.refreshNow(false);
     t.match(exits.status(), { available: false, ageSeconds: (world.now - Date.parse('2024-02-27')) / 1000 });
     t.match(
@@ -57,7 +57,7 @@ t.test('a list dated before maxAgeHours is not used, even if it was just read', 
       /^the list is older than torExits\.maxAgeHours \(its date is 2024-02-27T00:00:00\.000Z\)$/,
     );
   }
-  world.answers.set(url, content(['198.51.100.1'], { lastModified: 'no date' }));
+  world.responses.set(url, content(['198.51.100.1'], { lastModified: 'no date' }));
   await exits.refreshNow(false);
   t.equal(exits.unavailableReason(), null, 'a list without a date is as old as its last confirmation');
   t.match(exits.status(), { ageSeconds: 0, sources: [{ datedAt: null, datedBy: null }] });
@@ -88,12 +88,12 @@ t.test("a file's modification time ages a list without dates and warns, but make
 
 t.test('a future or invalid date makes no list younger', async (t) => {
   const world = new TestWorld();
-  world.answers.set(url, content(block('198.51.100.1', '2031-01-01 00:00:00')));
+  world.responses.set(url, content(block('198.51.100.1', '2031-01-01 00:00:00')));
   const { exits } = world.open(t.testdir(), { from: [url] });
   await exits.refreshNow(false);
   world.now += 10 * minute;
   t.equal(exits.status().ageSeconds, 600);
-  world.answers.set(url, content(block('198.51.100.1', '2025-99-99 00:00:00')));
+  world.responses.set(url, content(block('198.51.100.1', '2025-99-99 00:00:00')));
   await exits.refreshNow(false);
   t.match(exits.status().sources, [{ datedAt: '2025-12-30T02:00:00.000Z' }]);
   await exits.close();
@@ -101,8 +101,8 @@ t.test('a future or invalid date makes no list younger', async (t) => {
 
 t.test('a record of a release without dates is accepted, and one with dates passes them on', async (t) => {
   const world = new TestWorld();
-  const answer = content(block('198.51.100.1', '2025-12-31 22:00:00'));
-  world.answers.set(url, answer);
+  const response = content(block('198.51.100.1', '2025-12-31 22:00:00'));
+  world.responses.set(url, response);
   const first = world.open(t.testdir(), { from: [url], shared: world.store });
   await first.exits.refreshNow(false);
   await first.exits.close();

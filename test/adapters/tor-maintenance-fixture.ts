@@ -14,7 +14,7 @@ export const minute = 60_000;
 export const hour = 60 * minute;
 
 /** A simulated server response, or its failure. */
-export type Answer = SourceContent | ExitListRejected | Error;
+export type SourceResponse = SourceContent | ExitListRejected | Error;
 
 /** A list as a server returns it. */
 export function content(lines: readonly string[] | string, validators: Partial<Validators> = {}): SourceContent {
@@ -33,7 +33,7 @@ export const unreachable = new ExitListRejected('unreachable', 'the list cannot 
 export class TestWorld {
   now = Date.parse('2026-01-01T00:00:00.000Z');
   /** Responses by URL. */
-  readonly answers = new Map<string, Answer>();
+  readonly responses = new Map<string, SourceResponse>();
   /** The fetched URLs with their validators, in order. */
   readonly fetched: { readonly url: string; readonly etag: string | null }[] = [];
   readonly store = new TestStore();
@@ -66,8 +66,8 @@ export class TestWorld {
 
   #fetch(url: string, known: Validators | null): Promise<SourceContent> {
     this.fetched.push({ url, etag: known?.etag ?? null });
-    const answer = this.answers.get(url) ?? unreachable;
-    return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+    const response = this.responses.get(url) ?? unreachable;
+    return response instanceof Error ? Promise.reject(response) : Promise.resolve(response);
   }
 }
 

@@ -7,7 +7,7 @@ import { RefreshSchedule } from '../../src/adapters/tor/source-reader.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
 import {
-  type Answer,
+  type SourceResponse,
   content,
   hour,
   type Maintained,
@@ -42,8 +42,8 @@ t.test('without a list every address is unknown, and with "allow" no address is 
 
 t.test('several sources are joined, and the status shows each', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9', '203.0.113.1']));
-  world.answers.set(b, content(['203.0.113.1', '2001:db8::5']));
+  world.responses.set(a, content(['198.51.100.9', '203.0.113.1']));
+  world.responses.set(b, content(['203.0.113.1', '2001:db8::5']));
   const list = world.open(t.testdir(), { from: [a, b] });
   await list.exits.tick();
   t.equal(says(list, '198.51.100.9', '203.0.113.1', '2001:DB8::5', '192.0.2.1'), '1110');
@@ -68,7 +68,7 @@ t.test('several sources are joined, and the status shows each', async (t) => {
 
 t.test('after any failure of a source its previous list stays, and the reason is counted and reported', async (t) => {
   const exits = manyExits(40);
-  const rows: [reason: string, Answer][] = [
+  const rows: [reason: string, SourceResponse][] = [
     ['empty', content('# nothing\n')],
     ['html', content('<html><body>198.51.100.1</body></html>')],
     ['malformed', content([...exits, 'x'])],
@@ -78,16 +78,16 @@ t.test('after any failure of a source its previous list stays, and the reason is
     ['unreachable', unreachable],
     ['unreadable', new Error('nobody foresaw this')],
   ];
-  for (const [reason, answer] of rows) {
+  for (const [reason, response] of rows) {
     const world = new TestWorld();
-    world.answers.set(a, content(exits));
-    world.answers.set(b, content(['203.0.113.1']));
+    world.responses.set(a, content(exits));
+    world.responses.set(b, content(['203.0.113.1']));
     const rules = { allowReserved: true, trustedProxies: compileIpRanges(['192.0.2.192/26']) };
     const list = world.open(t.testdir(), { from: [a, b], rules });
     await list.exits.tick();
     const { digest } = list.exits;
-    world.answers.set(a, answer);
-    world.answers.set(b, content(['203.0.113.1', '203.0.113.2']));
+    world.responses.set(a, response);
+    world.responses.set(b, content(['203.0.113.1', '203.0.113.2']));
     world.now += 2 * hour;
     await list.exits.tick();
     t.equal(
@@ -100,7 +100,7 @@ t.test('after any failure of a source its previous list stays, and the reason is
     t.ok((list.exits.status().sources[0]?.problem ?? '').length > 10, 'the status has the reason');
     t.equal(list.exits.unavailableReason(), null);
     t.not(list.exits.digest, digest);
-    world.answers.set(a, content([...exits, '192.0.2.1']));
+    world.responses.set(a, content([...exits, '192.0.2.1']));
     world.now += hour;
     await list.exits.tick();
     t.equal(says(list, '192.0.2.1'), '1', 'the next valid list replaces it');
@@ -112,10 +112,10 @@ t.test(
   'a list is fetched conditionally, and an unchanged one is confirmed without replacing the list in use',
   async (t) => {
     const world = new TestWorld();
-    world.answers.set(a, content(['198.51.100.9'], { etag: '"1"' }));
+    world.responses.set(a, content(['198.51.100.9'], { etag: '"1"' }));
     const list = world.open(t.testdir(), { from: [a] });
     await list.exits.tick();
-    world.answers.set(a, 'unchanged');
+    world.responses.set(a, 'unchanged');
     world.now += 2 * hour;
     await list.exits.tick();
     t.same(world.fetched, [
@@ -145,11 +145,11 @@ t.test('while no list is in use, a source is tried each minute', async (t) => {
   const world = new TestWorld();
   const list = world.open(t.testdir(), { from: [a] });
   t.same(await gapsOf(world, list, 6 * minute), [30, 60, 60, 60, 60, 60]);
-  world.answers.set(b, content(['198.51.100.9']));
+  world.responses.set(b, content(['198.51.100.9']));
   const other = world.open(t.testdir(), { from: [a, b] });
   t.same(await gapsOf(world, other, 5 * minute), [30, 60, 120], 'but not while another source has one');
   world.now += 49 * hour;
-  world.answers.set(b, unreachable);
+  world.responses.set(b, unreachable);
   t.ok(
     (await gapsOf(world, other, 30 * minute)).every((gap) => gap <= 60),
     'and again when that one is too old',
@@ -158,10 +158,10 @@ t.test('while no list is in use, a source is tried each minute', async (t) => {
 
 t.test('a source is read again after its interval; after a failure earlier, then with growing backoff', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a] });
   await list.exits.tick();
-  world.answers.set(a, unreachable);
+  world.responses.set(a, unreachable);
   world.now += hour;
   const start = world.now;
   t.same(
@@ -169,7 +169,7 @@ t.test('a source is read again after its interval; after a failure earlier, then
     [30, 60, 120, 240, 480, 960, 1920, 3600],
     'seconds between failing attempts',
   );
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   world.now = start + 10 * hour;
   await list.exits.tick();
   const before = world.fetched.length;
@@ -197,7 +197,7 @@ t.test('the time until the next attempt has a jitter of a tenth, drawn once per 
   let draws = 0;
   const random = (): number => (draws += 1) * 0.1;
   const schedule = new RefreshSchedule({ refreshMilliseconds: hour, random });
-  for (let look = 0; look < 50; look += 1) schedule.isDue(source, state, at + minute, true);
+  for (let check = 0; check < 50; check += 1) schedule.isDue(source, state, at + minute, true);
   t.equal(draws, 1);
   t.ok(
     schedule.isDue(source, state, at - 2 * hour, true),
@@ -208,15 +208,15 @@ t.test('the time until the next attempt has a jitter of a tenth, drawn once per 
 
 t.test('a list that no source has confirmed for too long is no longer used', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
-  world.answers.set(b, content(['203.0.113.1']));
+  world.responses.set(a, content(['198.51.100.9']));
+  world.responses.set(b, content(['203.0.113.1']));
   const list = world.open(t.testdir(), { from: [a, b] });
   await list.exits.tick();
-  world.answers.set(a, unreachable);
+  world.responses.set(a, unreachable);
   world.now += 47 * hour;
   await list.exits.tick();
   t.equal(says(list, '198.51.100.9', '203.0.113.1'), '11');
-  world.answers.set(b, unreachable);
+  world.responses.set(b, unreachable);
   world.now += 2 * hour;
   await list.exits.tick();
   t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01', 'the older source no longer counts; the younger one does');
@@ -227,7 +227,7 @@ t.test('a list that no source has confirmed for too long is no longer used', asy
   t.equal(list.exits.unavailableReason(), 'the list is older than torExits.maxAgeHours');
   t.equal(list.exits.digest, null);
   t.equal(list.exits.status().available, false);
-  world.answers.set(b, content(['203.0.113.1']));
+  world.responses.set(b, content(['203.0.113.1']));
   await list.exits.tick();
   t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01');
 });
@@ -306,11 +306,11 @@ t.test('without its file a gateway is not ready, and becomes ready when the file
 t.test('the snapshot on disk gives the last valid list to the next start, in any order of failures', async (t) => {
   const directory = t.testdir();
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9', '2001:db8::5'], { etag: '"1"' }));
+  world.responses.set(a, content(['198.51.100.9', '2001:db8::5'], { etag: '"1"' }));
   const first = world.open(directory, { from: [a] });
   await first.exits.tick();
   t.same(await readdir(directory), ['snapshot.json'], 'no temporary file remains');
-  world.answers.set(a, unreachable);
+  world.responses.set(a, unreachable);
   world.now += hour;
   const second = world.open(directory, { from: [a] });
   await second.exits.load();
@@ -331,7 +331,7 @@ t.test('the snapshot on disk gives the last valid list to the next start, in any
 
 t.test('a damaged or forged snapshot is not used', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9', '203.0.113.1']));
+  world.responses.set(a, content(['198.51.100.9', '203.0.113.1']));
   const made = t.testdir();
   await world.open(made, { from: [a] }).exits.tick();
   const good = await readFile(path.join(made, 'snapshot.json'), 'utf8');
@@ -369,7 +369,7 @@ t.test('a damaged or forged snapshot is not used', async (t) => {
 t.test('a snapshot that cannot be written is a problem, and the list is still used', async (t) => {
   const directory = t.testdir({ file: '' });
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const list = world.open(path.join(directory, 'file'), { from: [a] });
   await list.exits.tick();
   await list.exits.tick();
@@ -396,11 +396,11 @@ t.test('a snapshot that cannot be written is a problem, and the list is still us
 t.test('a snapshot written by another process is loaded', async (t) => {
   const directory = t.testdir();
   const world = new TestWorld();
-  world.answers.set(a, content(manyExits(40)));
+  world.responses.set(a, content(manyExits(40)));
   const gateway = world.open(directory, { from: [a] });
   await gateway.exits.tick();
   world.now += minute;
-  world.answers.set(a, content(['203.0.113.1']));
+  world.responses.set(a, content(['203.0.113.1']));
   const command = world.open(directory, { from: [a] });
   await command.exits.load();
   t.ok(await command.exits.refreshNow(false));
@@ -501,9 +501,9 @@ t.test('a gateway that starts without a list does not make the others take a muc
       await own.exits.tick();
     }
   };
-  world.answers.set(a, content(manyExits(40)));
+  world.responses.set(a, content(manyExits(40)));
   await own.exits.tick();
-  world.answers.set(a, content(['203.0.113.1'], { etag: '"2"' }));
+  world.responses.set(a, content(['203.0.113.1'], { etag: '"2"' }));
   world.now += 1_000;
   world.store.record = null;
   await started.exits.load();
@@ -514,7 +514,7 @@ t.test('a gateway that starts without a list does not make the others take a muc
   t.same(own.refused, [`${a} shrunken`], 'it is reported once');
   t.same(own.exits.status().sources[0]?.refusals, { shrunken: 1 });
 
-  world.answers.set(a, 'unchanged');
+  world.responses.set(a, 'unchanged');
   await command.exits.load();
   t.ok(await command.exits.refreshNow(true));
   t.equal(world.fetched.at(-1)?.etag, '"2"', 'the command has the list of the record, which the source confirms');
@@ -528,11 +528,11 @@ t.test('a gateway that was away compares the list of the others with its own, as
   const [away, other, started] = ['away', 'other', 'started'].map((name) =>
     world.open(path.join(directory, name), { from: [a], shared: world.store }),
   ) as [Maintained, Maintained, Maintained];
-  world.answers.set(a, content(manyExits(40)));
+  world.responses.set(a, content(manyExits(40)));
   await away.exits.tick();
   for (const count of [25, 15]) {
     await other.exits.tick();
-    world.answers.set(a, content(manyExits(count)));
+    world.responses.set(a, content(manyExits(count)));
     world.now += hour;
     await other.exits.tick();
     t.equal(other.exits.status().size, count);
@@ -542,7 +542,7 @@ t.test('a gateway that was away compares the list of the others with its own, as
   t.equal(away.exits.status().size, 40);
   await started.exits.load();
   t.equal(started.exits.status().size, 40, 'a gateway that starts now takes the longer list');
-  world.answers.set(a, content(manyExits(41)));
+  world.responses.set(a, content(manyExits(41)));
   world.now += minute;
   await away.exits.tick();
   world.now += 10_000;
@@ -569,7 +569,7 @@ t.test('the acceptance of a much smaller file ends with the next list', async (t
 
 t.test('one gateway of a cluster fetches, and the others load its list on their next tick', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const gateways = [1, 2, 3].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
   await Promise.all(gateways.map(({ exits }) => exits.load()));
   await Promise.all(gateways.map(({ exits }) => exits.tick()));
@@ -582,7 +582,7 @@ t.test('one gateway of a cluster fetches, and the others load its list on their 
   );
   t.equal(new Set(gateways.map(({ exits }) => exits.digest)).size, 1);
 
-  world.answers.set(a, content(['192.0.2.1']));
+  world.responses.set(a, content(['192.0.2.1']));
   world.now += 2 * hour;
   for (const { exits } of gateways) await exits.tick();
   t.equal(world.fetched.length, 2);
@@ -591,9 +591,9 @@ t.test('one gateway of a cluster fetches, and the others load its list on their 
     ['01', '01', '01'],
   );
 
-  world.answers.set(a, unreachable);
+  world.responses.set(a, unreachable);
   world.now += 2 * hour;
-  for (let look = 0; look < 3; look += 1) for (const { exits } of gateways) await exits.tick();
+  for (let round = 0; round < 3; round += 1) for (const { exits } of gateways) await exits.tick();
   t.equal(world.fetched.length, 3, 'not every gateway repeats a failure');
   t.ok(
     gateways.every(({ exits }) => (exits.status().sources[0]?.problem ?? '') !== ''),
@@ -615,11 +615,11 @@ t.test('a record that the key store has lost is published again, for gateways th
     const world = new TestWorld();
     const options = { from: [source], shared: world.store };
     await writeFile(file, `${exits.join('\n')}\n`);
-    world.answers.set(a, content(exits));
+    world.responses.set(a, content(exits));
     const running = world.open(path.join(directory, kind), options);
     await running.exits.tick();
     await writeFile(file, '203.0.113.1\n');
-    world.answers.set(a, content(['203.0.113.1']));
+    world.responses.set(a, content(['203.0.113.1']));
     world.store.record = null;
     world.now += 10_000;
     await running.exits.tick();
@@ -632,7 +632,7 @@ t.test('a record that the key store has lost is published again, for gateways th
 
 t.test('a gateway without the claim does not fetch: another one has it, or the key store is down', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
   world.store.claimed = true;
   await list.exits.tick();
@@ -655,7 +655,7 @@ t.test('a gateway without the claim does not fetch: another one has it, or the k
 
 t.test('an outage of the key store is reported at its start and its end, not on each attempt', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
   for (const up of [false, true, false, true]) {
     world.store.up = up;
@@ -677,8 +677,8 @@ t.test(
   'a gateway with the claim first checks whether a fetch is still needed, and keeps lists of sources it does not read',
   async (t) => {
     const world = new TestWorld();
-    world.answers.set(a, content(['198.51.100.9']));
-    world.answers.set(b, content(['203.0.113.1']));
+    world.responses.set(a, content(['198.51.100.9']));
+    world.responses.set(b, content(['203.0.113.1']));
     const one = world.open(t.testdir(), { from: [a], shared: world.store });
     await one.exits.tick();
     const { record } = world.store;
@@ -710,7 +710,7 @@ t.test(
 
 t.test('a malformed record of the cluster is not used, and is replaced', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   world.store.record = '{"version":1,"sources":"all"}';
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
   await list.exits.tick();
@@ -728,7 +728,7 @@ t.test('a malformed record of the cluster is not used, and is replaced', async (
 
 t.test('clocks of two gateways may differ by five minutes', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   await world.open(t.testdir(), { from: [a], shared: world.store }).exits.tick();
   for (const [behind, expected] of [
     [4.9, '1'],
@@ -743,8 +743,8 @@ t.test('clocks of two gateways may differ by five minutes', async (t) => {
 
 t.test('the record keeps the list of a source that is no longer read for one day', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
-  world.answers.set(b, content(['203.0.113.1']));
+  world.responses.set(a, content(['198.51.100.9']));
+  world.responses.set(b, content(['203.0.113.1']));
   await world.open(t.testdir(), { from: [a], shared: world.store }).exits.tick();
   const [first, second] = [1, 2].map(() => world.open(t.testdir(), { from: [b], shared: world.store }));
   const kept: string[][] = [];
@@ -763,7 +763,7 @@ t.test('the record keeps the list of a source that is no longer read for one day
 
 t.test("a gateway with the claim that cannot read the others' record does not fetch", async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
   world.store.record = 'of others';
   world.store.onClaim = () => (world.store.up = false);
@@ -838,7 +838,7 @@ t.test('the newer list of the snapshot and the cluster record is used', async (t
   const world = new TestWorld();
   const texts: string[] = [];
   for (const exit of ['198.51.100.9', '203.0.113.1']) {
-    world.answers.set(a, content([exit]));
+    world.responses.set(a, content([exit]));
     const directory = t.testdir();
     await world.open(directory, { from: [a] }).exits.tick();
     texts.push(await readFile(path.join(directory, 'snapshot.json'), 'utf8'));
@@ -866,10 +866,10 @@ t.test('the failure of a source without a list is shared with the other gateways
 
 t.test('a gateway that loaded a list from the others publishes it unchanged', async (t) => {
   const world = new TestWorld();
-  world.answers.set(a, content(['198.51.100.9']));
+  world.responses.set(a, content(['198.51.100.9']));
   const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
   for (const { exits } of gateways) await exits.tick();
-  world.answers.set(a, 'unchanged');
+  world.responses.set(a, 'unchanged');
   for (const { exits } of [...gateways, ...gateways]) {
     world.now += minute;
     t.ok(await exits.refreshNow(false));
@@ -883,10 +883,10 @@ t.test('a secret in the query of a URL is in no record, status or message', asyn
   const world = new TestWorld();
   const secret = 'https://a.test/list?token=s3cret';
   const directory = t.testdir();
-  world.answers.set(secret, content(['198.51.100.9']));
+  world.responses.set(secret, content(['198.51.100.9']));
   const list = world.open(directory, { from: [secret], shared: world.store });
   await list.exits.tick();
-  world.answers.set(secret, unreachable);
+  world.responses.set(secret, unreachable);
   world.now += 2 * hour;
   await list.exits.tick();
   const shown = [

@@ -95,7 +95,7 @@ t.test('the Tor exit list of a cluster in a real Redis', { skip: withoutRedis },
   t.test('gateways over Redis: one fetches, all have the list, and a stopped fetcher is replaced', async (t) => {
     const world = new TestWorld();
     const url = 'https://a.test/list';
-    world.answers.set(url, content(['198.51.100.9'], { etag: '"1"' }));
+    world.responses.set(url, content(['198.51.100.9'], { etag: '"1"' }));
     const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [url], shared: open(t, server) }));
     await Promise.all(gateways.map(({ exits }) => exits.load()));
     await Promise.all(gateways.map(({ exits }) => exits.tick()));
@@ -117,7 +117,7 @@ t.test('the Tor exit list of a cluster in a real Redis', { skip: withoutRedis },
     });
     await gateways[0]?.exits.close();
     world.now += 2 * hour;
-    world.answers.set(url, 'unchanged');
+    world.responses.set(url, 'unchanged');
     await gateways[1]?.exits.tick();
     t.same(world.fetched.at(-1), { url, etag: '"1"' });
     t.equal(gateways[1]?.exits.status().ageSeconds, 0);

@@ -206,7 +206,7 @@ t.test("JSON that is not Onionoo's details, or is truncated, is refused", async 
   }
   t.match(await problemOf(details()), /^empty: /);
   t.match(await problemOf(details({ ...relay, flags: ['Guard'] })), /^empty: /);
-  for (const none of [
+  for (const invalid of [
     '198.51.100.9',
     'x:1',
     '[198.51.100:1',
@@ -215,8 +215,8 @@ t.test("JSON that is not Onionoo's details, or is truncated, is refused", async 
     '2001:db8::5:1',
     '',
   ]) {
-    const one = details(relay, { flags: ['Exit'], or_addresses: [none] });
-    t.match(await problemOf(one), /^malformed: relay 2 has an invalid address/, JSON.stringify(none));
+    const one = details(relay, { flags: ['Exit'], or_addresses: [invalid] });
+    t.match(await problemOf(one), /^malformed: relay 2 has an invalid address/, JSON.stringify(invalid));
   }
   t.match(await problemOf(details({ ...relay, exit_addresses: ['198.51.100.9:1'] })), /^malformed: relay 1 /);
 });

@@ -4,7 +4,7 @@ import Database from 'libsql';
 import t from 'tap';
 import { makeCertificate } from '../edge/certificates.js';
 import { until } from './rig.js';
-import { figure, openScenes, options, times } from './scenes.js';
+import { metricValue, openScenes, options, times } from './scenes.js';
 
 t.test('alerts on files fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'files');
@@ -19,7 +19,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       appendFileSync(gateway.files.accessLog, 'a line of somebody else\n');
       await ask(gateway, { key });
     },
-    async () => (await figure(gateway, 'gateway_access_log_foreign_bytes_total')) > 0,
+    async () => (await metricValue(gateway, 'gateway_access_log_foreign_bytes_total')) > 0,
   );
 
   await caused(
@@ -29,7 +29,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       writeFileSync(gateway.files.certFile, 'no certificate');
       gateway.child.kill('SIGHUP');
     },
-    async () => (await figure(gateway, 'gateway_tls_files_usable')) === 0,
+    async () => (await metricValue(gateway, 'gateway_tls_files_usable')) === 0,
   );
 
   // Some causes take days. For these, starts separate processes whose files are already that old.
@@ -47,8 +47,8 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     { 'gateway 1': late },
     () => undefined,
     async () =>
-      (await figure(late, 'gateway_tor_list_age_seconds')) > 0 &&
-      (await figure(late, 'gateway_access_log_reserve_reached')) === 1,
+      (await metricValue(late, 'gateway_tor_list_age_seconds')) > 0 &&
+      (await metricValue(late, 'gateway_access_log_reserve_reached')) === 1,
   );
   await late.kill();
 
@@ -66,7 +66,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       writeFileSync(path.join(folder, 'ending.crt'), 'no certificate');
       lateRegistry.child.kill('SIGHUP');
     },
-    async () => (await figure(lateRegistry, 'registry_tls_files_usable')) === 0,
+    async () => (await metricValue(lateRegistry, 'registry_tls_files_usable')) === 0,
   );
   await lateRegistry.kill();
 
@@ -77,7 +77,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     ['GatewayAccessLogCheckpointsFailing'],
     { 'gateway 1': unsigned },
     () => undefined,
-    async () => (await figure(unsigned, 'gateway_access_log_checkpoints_failing')) === 1,
+    async () => (await metricValue(unsigned, 'gateway_access_log_checkpoints_failing')) === 1,
   );
   await unsigned.kill();
 
@@ -93,7 +93,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     ['GatewayAccessLogReceiptsFailing'],
     { 'gateway 1': alone },
     () => undefined,
-    async () => (await figure(alone, 'gateway_access_log_receipts_failing')) === 1,
+    async () => (await metricValue(alone, 'gateway_access_log_receipts_failing')) === 1,
   );
   await alone.kill();
 
@@ -105,7 +105,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       database.exec("insert into checkpoint_findings values ('1', 0, 'cut', 'gateway/run', 'its log was cut')");
       database.close();
     },
-    async () => (await figure(registry, 'registry_checkpoint_findings_total{kind="cut"}')) > 0,
+    async () => (await metricValue(registry, 'registry_checkpoint_findings_total{kind="cut"}')) > 0,
   );
 
   await caused(
@@ -121,8 +121,8 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       database.close();
     },
     async () =>
-      (await figure(registry, 'registry_unusual_findings_total{rule="surge"}')) === 25 &&
-      (await figure(registry, 'registry_webhooks_undelivered')) === 1,
+      (await metricValue(registry, 'registry_unusual_findings_total{rule="surge"}')) === 25 &&
+      (await metricValue(registry, 'registry_webhooks_undelivered')) === 1,
   );
 
   const mostKibibytes = 64;
@@ -139,7 +139,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     ['GatewayTorListUnavailable', 'GatewayAccessLogFailing'],
     { 'gateway 1': without },
     () => ask(without, { key }),
-    async () => (await figure(without, 'gateway_access_log_failing')) === 1,
+    async () => (await metricValue(without, 'gateway_access_log_failing')) === 1,
   );
   const long = `/transactions?${'x'.repeat(3900)}`;
   await caused(['GatewayAccessLogLinesLost'], { 'gateway 1': without }, () =>
@@ -148,7 +148,7 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
       async () => {
         // The agent keeps 256 idle connections. Each request beyond that number would need a TLS handshake.
         await times(200, () => ask(without, { key, path: long }));
-        return (await figure(without, 'gateway_access_log_lines_lost_total')) > 0;
+        return (await metricValue(without, 'gateway_access_log_lines_lost_total')) > 0;
       },
       120,
     ),

@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import t from 'tap';
 import { until } from './rig.js';
-import { figure, openScenes, options, times } from './scenes.js';
+import { metricValue, openScenes, options, times } from './scenes.js';
 
 t.test('alerts on a Redis outage fire for it, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'outage');
   const { admin, ask, caused, gateways, key, merchant, redis, registry, start } = scenes;
   const [gateway] = gateways;
   const changed = { 'gateway 1': gateway };
-  const count = (series: string) => figure(gateway, series);
+  const count = (series: string) => metricValue(gateway, series);
   const servesWithoutRedis = async (): Promise<boolean> =>
     (await count('gateway_key_lookup_duration_seconds_count{source="stale"}')) > 0 &&
     (await count('gateway_rate_limit_counts_total{how="alone"}')) > 0;
@@ -27,7 +27,7 @@ t.test('alerts on a Redis outage fire for it, and never in a quiet hour', option
         }),
       ]);
     },
-    async () => (await servesWithoutRedis()) && (await figure(registry, 'registry_projection_failing')) === 1,
+    async () => (await servesWithoutRedis()) && (await metricValue(registry, 'registry_projection_failing')) === 1,
   );
   await caused(
     ['GatewayKeyStoreUnavailable'],
@@ -45,7 +45,7 @@ t.test('alerts on a Redis outage fire for it, and never in a quiet hour', option
     ['RegistryRosterIncomplete'],
     { registry: later },
     () => undefined,
-    async () => (await figure(later, 'registry_roster_complete')) === 0,
+    async () => (await metricValue(later, 'registry_roster_complete')) === 0,
   );
   await until('a gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   scenes.evaluate();

@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import path from 'node:path';
 import t from 'tap';
 import { until } from './rig.js';
-import { figure, openScenes, options, stall, times, unknownKey } from './scenes.js';
+import { metricValue, openScenes, options, stall, times, unknownKey } from './scenes.js';
 
 /** Runs a statement; false if another process holds the write lock. */
 function hasRun(database: Database.Database, statement: string): boolean {
@@ -25,7 +25,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
 
   // A gateway is overloaded if the mean event-loop delay within a second is high. Timers around a pause can lower that
   // mean, so the pauses are repeated.
-  const isOverloaded = async (): Promise<boolean> => (await figure(gateway, 'gateway_overloaded')) === 1;
+  const isOverloaded = async (): Promise<boolean> => (await metricValue(gateway, 'gateway_overloaded')) === 1;
   await caused(
     ['GatewayOverloaded'],
     changed,
@@ -38,7 +38,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   await until('the gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   const [decisions, quick] = ['count', 'bucket{le="0.1"}'].map((end) => `gateway_decision_duration_seconds_${end}`);
   const slowDecisions = async (): Promise<number> =>
-    (await figure(gateway, decisions ?? '')) - (await figure(gateway, quick ?? ''));
+    (await metricValue(gateway, decisions ?? '')) - (await metricValue(gateway, quick ?? ''));
   const slowBefore = await slowDecisions();
   let asked = 0;
   await caused(['GatewaySlowDecisions'], changed, () =>
@@ -62,7 +62,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
         t.teardown(() => socket.destroy());
       }
     },
-    async () => (await figure(narrow, 'gateway_connections_refused_total{reason="connection_limit"}')) > 0,
+    async () => (await metricValue(narrow, 'gateway_connections_refused_total{reason="connection_limit"}')) > 0,
   );
   await caused(
     ['GatewayConnectionsEvicted'],
@@ -74,7 +74,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
         t.teardown(() => socket.destroy());
       }
     },
-    async () => (await figure(narrow, 'gateway_connections_evicted_total{reason="without_key"}')) > 0,
+    async () => (await metricValue(narrow, 'gateway_connections_evicted_total{reason="without_key"}')) > 0,
   );
   await narrow.kill();
   const hurried = await start('gateway', { limits: { handshakesPerSecond: 1, handshakeBurst: 1 }, trustedProxies: [] });
@@ -88,7 +88,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
         t.teardown(() => socket.destroy());
       }
     },
-    async () => (await figure(hurried, 'gateway_connections_refused_total{reason="handshake_limit"}')) > 0,
+    async () => (await metricValue(hurried, 'gateway_connections_refused_total{reason="handshake_limit"}')) > 0,
   );
   await hurried.kill();
 
@@ -101,22 +101,22 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
       [alert],
       { [name]: part },
       () => until('the write lock is held', () => hasRun(database, 'BEGIN IMMEDIATE')),
-      async () => (await figure(part, `${name}_ready`)) === 0,
+      async () => (await metricValue(part, `${name}_ready`)) === 0,
     );
     database.exec('ROLLBACK');
     database.close();
-    await until(`${name} is ready again`, async () => (await figure(part, `${name}_ready`)) === 1);
+    await until(`${name} is ready again`, async () => (await metricValue(part, `${name}_ready`)) === 1);
   }
 
   let changes = 0;
   const changeUnnoticed = async (): Promise<void> => {
     other.child.kill('SIGCONT');
-    await until('both gateways are known', async () => (await figure(registry, 'registry_gateways')) === 2);
+    await until('both gateways are known', async () => (await metricValue(registry, 'registry_gateways')) === 2);
     other.child.kill('SIGSTOP');
     changes += 1;
     await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: `Another ${changes}` });
   };
-  const revision = (state: string): Promise<number> => figure(registry, `registry_${state}_revision`);
+  const revision = (state: string): Promise<number> => metricValue(registry, `registry_${state}_revision`);
   const isUnacknowledged = async (): Promise<boolean> =>
     (await revision('projected')) > (await revision('acknowledged'));
   // The registry waits only seconds for a silent gateway. On a busy machine the test can miss that time, so it repeats
@@ -135,7 +135,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   await caused(['RegistryMissesGateways'], { registry: elsewhere, 'gateway 1': gateway, 'gateway 2': other }, () =>
     until(
       'the roster no longer lists the gateways',
-      async () => (await figure(elsewhere, 'registry_gateways')) === 0,
+      async () => (await metricValue(elsewhere, 'registry_gateways')) === 0,
       60,
     ),
   );
@@ -143,16 +143,16 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
     ['GatewayUsageDelayed'],
     changed,
     () => undefined,
-    async () => (await figure(gateway, 'gateway_usage_delay_seconds')) > 10,
+    async () => (await metricValue(gateway, 'gateway_usage_delay_seconds')) > 10,
   );
-  for (const one of gateways) t.equal(await figure(one, 'gateway_ready'), 1);
+  for (const one of gateways) t.equal(await metricValue(one, 'gateway_ready'), 1);
 
   await caused(['GatewayVanished'], { 'gateway 2': other }, () => other.kill());
   await caused(
     ['GatewayNotReady'],
     changed,
     () => void gateway.child.kill('SIGTERM'),
-    async () => (await figure(gateway, 'gateway_ready')) === 0,
+    async () => (await metricValue(gateway, 'gateway_ready')) === 0,
   );
   await caused(['GatewayAway', 'RegistryAway', 'ServicesAway'], { ...parts, registry: elsewhere }, () =>
     Promise.all([elsewhere, ...Object.values(parts)].map((part) => part.kill())),

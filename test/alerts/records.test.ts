@@ -4,7 +4,7 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { until } from './rig.js';
-import { figure, openScenes, options } from './scenes.js';
+import { metricValue, openScenes, options } from './scenes.js';
 
 t.test('alerts on records fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'records');
@@ -12,7 +12,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
   const [gateway] = gateways;
   const { client } = redis;
   const isProjected = async (part: typeof registry): Promise<boolean> =>
-    (await figure(part, 'registry_projected_revision')) === (await figure(part, 'registry_revision'));
+    (await metricValue(part, 'registry_projected_revision')) === (await metricValue(part, 'registry_revision'));
 
   const keys = await client.keys('mg:key:*');
   const [record = ''] = keys;
@@ -24,24 +24,24 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
       registry.child.kill('SIGSTOP');
       await client.set(record, '{"keyId":"key_1","merchantId":"m_1","status":"ACTIVE"}');
       const refused = 'gateway_records_refused_total{reason="unsealed"}';
-      await until('a gateway rejects the record', async () => (await figure(gateway, refused)) > 0);
-      const available = await figure(gateway, 'gateway_key_store_available');
+      await until('a gateway rejects the record', async () => (await metricValue(gateway, refused)) > 0);
+      const available = await metricValue(gateway, 'gateway_key_store_available');
       t.equal(available, 1, 'a record that cannot be used is no reason for GatewayKeyStoreUnavailable');
       registry.child.kill('SIGCONT');
     },
-    async () => (await figure(registry, 'registry_records_repaired_total{cause="forged"}')) > 0,
+    async () => (await metricValue(registry, 'registry_records_repaired_total{cause="forged"}')) > 0,
   );
   await until('the record is repaired', async () => (await ask(gateway, { key })) === 200);
 
   for (let count = 0; count < 3; count += 1) await createKey();
-  const before = await figure(registry, 'registry_records_repaired_total{cause="missing"}');
+  const before = await metricValue(registry, 'registry_records_repaired_total{cause="missing"}');
   await caused(
     ['RegistryRecordsMissing'],
     { registry },
     async () => {
       for (const name of await client.keys('mg:key:*')) await client.del(name);
     },
-    async () => (await figure(registry, 'registry_records_repaired_total{cause="missing"}')) >= (before || 0) + 3,
+    async () => (await metricValue(registry, 'registry_records_repaired_total{cause="missing"}')) >= (before || 0) + 3,
   );
 
   const narrow = await start('gateway', { keyStore: { cache: { maxEntries: 1 } } });
@@ -49,7 +49,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     ['GatewayHoldsNotAllRecords'],
     { 'gateway 1': narrow },
     () => undefined,
-    async () => (await figure(narrow, 'gateway_record_preload_state{state="full"}')) === 1,
+    async () => (await metricValue(narrow, 'gateway_record_preload_state{state="full"}')) === 1,
   );
   await narrow.kill();
 
@@ -58,7 +58,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     ['RegistryRedisMayEvict'],
     { registry },
     () => undefined,
-    async () => (await figure(registry, 'registry_redis_may_evict')) === 1,
+    async () => (await metricValue(registry, 'registry_redis_may_evict')) === 1,
   );
   const used = async (): Promise<number> => Number(/used_memory:(\d+)/.exec(await client.info('memory'))?.[1]);
   await caused(
@@ -68,15 +68,15 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
       await client.config('SET', 'maxmemory', String((await used()) + 200_000));
       for (let count = 0; count < 60; count += 1) await client.set(`filler:${count}`, 'x'.repeat(10_000), 'EX', 100);
     },
-    async () => (await figure(registry, 'registry_redis_evicted_keys')) > 0,
+    async () => (await metricValue(registry, 'registry_redis_evicted_keys')) > 0,
   );
   await client.config('SET', 'maxmemory', '0');
   await client.del(...Array.from({ length: 60 }, (_, count) => `filler:${count}`));
 
-  const isPaused = async (): Promise<boolean> => (await figure(registry, 'registry_repair_paused')) === 1;
+  const isPaused = async (): Promise<boolean> => (await metricValue(registry, 'registry_repair_paused')) === 1;
   const isPausedWhileFull = async (): Promise<boolean> => {
     await client.config('SET', 'maxmemory', String((await used()) - 100_000));
-    for (let look = 0; look < 50; look += 1) {
+    for (let check = 0; check < 50; check += 1) {
       await wait(100);
       if (!(await isPaused())) continue;
       // A registry that has just noticed the new maxmemory makes a trial write at once, and may find room.
@@ -141,7 +141,7 @@ t.test('alerts on records fire for their causes, and never in a quiet hour', opt
     ['RegistryHoldsRecordsBack'],
     { registry: restored },
     () => undefined,
-    async () => (await figure(restored, 'registry_held_back_records')) > 0,
+    async () => (await metricValue(restored, 'registry_held_back_records')) > 0,
   );
   scenes.evaluate();
 });

@@ -9,7 +9,7 @@ import t from 'tap';
 import { startTestGateway } from '../edge/harness.js';
 import { testQueries } from './dashboard.js';
 import { until } from './rig.js';
-import { askServices, exit, figure, openScenes, options, times, unknownKey } from './scenes.js';
+import { askServices, exit, metricValue, openScenes, options, times, unknownKey } from './scenes.js';
 
 t.test('alerts on requests fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'requests');
@@ -20,7 +20,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
 
   const [gateway] = gateways;
   const changed = { 'gateway 1': gateway };
-  const exposed = (code: string) => figure(gateway, `gateway_keys_exposed_total{code="${code}"}`);
+  const exposed = (code: string) => metricValue(gateway, `gateway_keys_exposed_total{code="${code}"}`);
 
   for (const [code, how] of [
     ['https_required', { isPlain: true }],
@@ -56,7 +56,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
       for (let count = 0; count < 6; count += 1) await ask(flooded, { key: unknownKey(count), from: '203.0.113.99' });
       await times(30, () => ask(flooded, { key }));
     },
-    async () => (await figure(flooded, 'gateway_throttle_total_reached')) === 1,
+    async () => (await metricValue(flooded, 'gateway_throttle_total_reached')) === 1,
   );
   await flooded.kill();
   await caused(['RegistryTokenRefused'], { registry }, () =>
@@ -71,11 +71,11 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
       const body = { name: 'soon', administratorId: data.id, expiresInSeconds: 86_400 };
       await admin(registry, 'POST', '/tokens', body);
     },
-    async () => (await figure(registry, 'registry_tokens_expiring')) === 1,
+    async () => (await metricValue(registry, 'registry_tokens_expiring')) === 1,
   );
 
   const { respond } = upstream;
-  const answering = (bad: typeof respond) => async (): Promise<void> => {
+  const respondingWith = (bad: typeof respond) => async (): Promise<void> => {
     upstream.respond = bad;
     await times(8, () => ask(gateway, { key, path: '/payouts' }));
     upstream.respond = respond;
@@ -111,10 +111,10 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
   await caused(
     ['GatewayUpstreamOutOfStep'],
     changed,
-    answering((request, response) => {
+    respondingWith((request, response) => {
       response.end('{}', () => request.socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'));
     }),
-    async () => (await figure(gateway, 'gateway_upstream_unsolicited_bytes_total{upstream="payouts"}')) > 0,
+    async () => (await metricValue(gateway, 'gateway_upstream_unsolicited_bytes_total{upstream="payouts"}')) > 0,
   );
 
   const roomy = await start('gateway', {
@@ -138,7 +138,8 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     ['GatewayBodiesSlow', 'slow', 16, 16, () => beginBodies(16, 100_000, 70_000)],
   ] as const) {
     let opened: Socket[] = [];
-    const refused = async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough;
+    const refused = async () =>
+      (await metricValue(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough;
     const more = async (): Promise<boolean> => {
       // Opens a few bodies at a time, and replaces closed ones: a gateway on a busy machine refuses some bodies for
       // another reason.
@@ -148,7 +149,7 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     };
     await caused([alert], { 'gateway 1': roomy }, () => until(`bodies refused: ${reason}`, more));
     for (const socket of opened) socket.destroy();
-    await until('the requests are gone', async () => (await figure(roomy, 'gateway_buffered_body_bytes')) === 0);
+    await until('the requests are gone', async () => (await metricValue(roomy, 'gateway_buffered_body_bytes')) === 0);
   }
   await roomy.kill();
 
@@ -192,6 +193,6 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
   const [response] = (await once(asked, 'response')) as [IncomingMessage];
   t.equal(response.statusCode, 500);
   await once(response.resume(), 'close');
-  scenes.told('GatewayInternalErrors', 'gateway 1', before, await scrape());
+  scenes.add('GatewayInternalErrors', 'gateway 1', before, await scrape());
   scenes.evaluate();
 });

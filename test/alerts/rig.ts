@@ -128,20 +128,26 @@ export async function startRig(t: Teardown) {
     });
   }
 
-  async function admin(registry: Part, method: string, target: string, body?: object, bearer = token): Promise<Answer> {
+  async function admin(
+    registry: Part,
+    method: string,
+    target: string,
+    body?: object,
+    bearer = token,
+  ): Promise<ApiResponse> {
     const response = await fetch(`http://127.0.0.1:${registry.ports.api ?? 0}${target}`, {
       method,
       headers: { authorization: `Bearer ${bearer}`, ...(body && { 'content-type': 'application/json' }) },
       ...(body && { body: JSON.stringify(body) }),
     });
-    return { status: response.status, ...((await response.json()) as { data: Answer['data'] }) };
+    return { status: response.status, ...((await response.json()) as { data: ApiResponse['data'] }) };
   }
 
   return { redis, upstream, folder, write, start, ask, admin };
 }
 
 /** A response of the registry. */
-interface Answer {
+interface ApiResponse {
   readonly status: number;
   readonly data: { readonly id: string; readonly key: string; readonly keyId: string };
 }

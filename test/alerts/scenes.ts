@@ -26,7 +26,7 @@ export async function times(count: number, act: (index: number) => Promise<unkno
 }
 
 /** The value of one series of a process; NaN without such a series. */
-export async function figure(part: Part, series: string): Promise<number> {
+export async function metricValue(part: Part, series: string): Promise<number> {
   return valueIn(await part.scrape(), series);
 }
 
@@ -85,7 +85,7 @@ async function deploy(rig: Rig) {
   const { key, keyId } = await createKey();
   for (const gateway of gateways)
     await until('a gateway serves', async () => (await rig.ask(gateway, { key })) === 200);
-  await until('the registry knows both', async () => (await figure(registry, 'registry_gateways')) === 2);
+  await until('the registry knows both', async () => (await metricValue(registry, 'registry_gateways')) === 2);
   return { registry, services, gateways, merchant, key, keyId, createKey };
 }
 
@@ -126,9 +126,9 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
   const minute = async (): Promise<Scrapes> => {
     await ordinary(rig, deployment);
     for (const one of gateways) {
-      await until('it is ready', async () => (await figure(one, 'gateway_ready')) === 1);
+      await until('it is ready', async () => (await metricValue(one, 'gateway_ready')) === 1);
       const complete = 'gateway_record_preload_state{state="complete"}';
-      await until('it holds every record', async () => (await figure(one, complete)) === 1);
+      await until('it holds every record', async () => (await metricValue(one, complete)) === 1);
     }
     return scrapeAll(parts);
   };
@@ -152,8 +152,8 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       const [earlier, later] = [first.get(one) ?? null, second.get(one) ?? null];
       const quiet = earlier === null || later === null ? null : ([earlier, later] as const);
       const service = one.startsWith('gateway') ? 'live-management' : one;
-      const told = { service, instance: one, quiet };
-      return after.has(one) ? { ...told, caused: [before.get(one) ?? null, after.get(one) ?? null] } : told;
+      const entry = { service, instance: one, quiet };
+      return after.has(one) ? { ...entry, caused: [before.get(one) ?? null, after.get(one) ?? null] } : entry;
     });
   const add = (name: string, before: Scrapes, after: Scrapes, expected: readonly Expectation[]): void => {
     scenarios.push({ name, input: timeline(watched(before, after), metricsOfRules), expected });
@@ -202,7 +202,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       add(alerts.join(', '), before, after, expected);
     },
     /** Adds a scenario with metrics that the test itself has read. */
-    told: (alert: string, name: string, before: Scrape, after: Scrape): void => {
+    add: (alert: string, name: string, before: Scrape, after: Scrape): void => {
       caused.add(alert);
       const expected = [
         { minute: causeMinute, fires: null, silent: alert },

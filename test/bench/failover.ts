@@ -124,7 +124,7 @@ try {
   await running;
 
   const kinds = ['held', 'new'] as const;
-  const figures = kinds.map((kind) => {
+  const stats = kinds.map((kind) => {
     const these = load.map(({ seen }) => seen[kind]);
     const others = these.flatMap((seen) => seen.others).toSorted((one, other) => one.at - other.at);
     const latencies = these.flatMap((seen) => seen.latencies);
@@ -141,9 +141,9 @@ try {
     demotedMilliseconds: demoted,
   };
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({ keys, gateways: gatewayCount, rate, ...times, isRefused, figures })}\n`);
+    process.stdout.write(`${JSON.stringify({ keys, gateways: gatewayCount, rate, ...times, isRefused, stats })}\n`);
   } else {
-    const lines = figures.map(({ kind, requests, errors, statuses, between, milliseconds }) => {
+    const lines = stats.map(({ kind, requests, errors, statuses, between, milliseconds }) => {
       const when =
         between === null ? '' : `, ${statuses.join(' and ')}, ${between.join(' to ')} ms after the failover began`;
       return `${requests} requests with ${kind} keys: ${errors} errors${when}; milliseconds: ${distributionText(milliseconds)}`;
@@ -158,7 +158,7 @@ try {
       ].join('\n'),
     );
   }
-  if (!isRefused || figures.some(({ errors }) => errors > 0)) process.exitCode = 1;
+  if (!isRefused || stats.some(({ errors }) => errors > 0)) process.exitCode = 1;
 } finally {
   await t.close();
 }

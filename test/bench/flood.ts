@@ -37,7 +37,7 @@ const addressOf = (number: number): string =>
 const headOf = (number: number, more = ''): string =>
   `GET /v1/transactions HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: ${addressOf(number)}\r\n${more}\r\n`;
 
-const progress = { sent: 0, answered: 0 };
+const progress = { sent: 0, received: 0 };
 
 /** Sends pipelined requests without a key until the number of requests or the deadline is reached. */
 async function flood(port: number): Promise<void> {
@@ -56,7 +56,7 @@ async function flood(port: number): Promise<void> {
     const marks = (rest + chunk).split(responseMark);
     rest = (marks.at(-1) ?? '').slice(-responseMark.length + 1);
     owed -= marks.length - 1;
-    progress.answered += marks.length - 1;
+    progress.received += marks.length - 1;
     if (owed === 0 && (owed = send()) === 0) break;
   }
 }
@@ -84,9 +84,9 @@ try {
   const records = keys.map((key, number) => recordsOf(key, { key: { keyId: `key_${number}` } }));
   await writeFile(file('records.json'), JSON.stringify(Object.assign({}, ...records)));
   await writeFile(file('secret'), secret, { mode: 0o600 });
-  const none = { host: '127.0.0.1', port: 0 };
+  const anyPort = { host: '127.0.0.1', port: 0 };
   const config = {
-    listen: { https: null, http: none, management: null },
+    listen: { https: null, http: anyPort, management: null },
     trustedProxies: ['127.0.0.1'],
     keyStore: { kind: 'memory', memory: { recordsFile: file('records.json') } },
     torExits: { enabled: false },
@@ -114,13 +114,13 @@ try {
     run.isOver = true;
   });
   const statuses: number[] = [];
-  let told = 0;
+  let reported = 0;
   while (!run.isOver) {
     statuses.push(await askWith(port, keys[statuses.length % keyCount] ?? ''));
     await wait(100);
-    if (progress.answered - told < 100_000) continue;
-    told = progress.answered;
-    say(`${told} of ${requests} requests answered`);
+    if (progress.received - reported < 100_000) continue;
+    reported = progress.received;
+    say(`${reported} of ${requests} requests answered`);
   }
   await flooding;
   const seconds = (performance.now() - begun) / 1000;
@@ -143,9 +143,9 @@ try {
   const verdict = verifier.end();
   const { size } = await stat(file('access.log'));
   const refused = statuses.filter((status) => status !== 200).length;
-  const wholeBytes = progress.answered * (lines.ownBytes / lines.own);
+  const wholeBytes = progress.received * (lines.ownBytes / lines.own);
   const result = {
-    ...{ requests: progress.answered, addresses, seconds: round(seconds), withKeys: statuses.length, refused },
+    ...{ requests: progress.received, addresses, seconds: round(seconds), withKeys: statuses.length, refused },
     ...{ stated: verdict.requests, intact: verdict.intact, logBytes: size, ...lines },
     percentOfOneLineEach: Math.round((1e6 * size) / wholeBytes) / 1e4,
   };
@@ -156,7 +156,7 @@ try {
         .map(([name, value]) => `${name.padEnd(22)} ${value}\n`)
         .join(''),
     );
-  const isExact = verdict.requests === progress.answered + statuses.length && progress.sent === progress.answered;
+  const isExact = verdict.requests === progress.received + statuses.length && progress.sent === progress.received;
   if (!isExact || !verdict.intact || refused > 0) {
     say('The numbers do not add up, or a valid key was refused.');
     process.exitCode = 1;

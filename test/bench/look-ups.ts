@@ -77,7 +77,7 @@ const atOnce = 100;
 async function lookUp(store: RecordKeyStore, from: number, to: number): Promise<void> {
   for (let start = from; start < to; start += atOnce) {
     const numbers = Array.from({ length: Math.min(atOnce, to - start) }, (_, index) => start + index);
-    const answers = await Promise.all(numbers.map(async (number) => store.find(lookupIdOf(benchKey(number), null))));
-    if (answers.some(({ credential }) => credential === null)) throw new Error('a key is not known');
+    const results = await Promise.all(numbers.map(async (number) => store.find(lookupIdOf(benchKey(number), null))));
+    if (results.some(({ credential }) => credential === null)) throw new Error('a key is not known');
   }
 }

@@ -27,7 +27,7 @@ const random = new Random(numberIn('seed', options.seed));
 const deadline = performance.now() + numberIn('seconds', options.seconds) * 1000;
 
 const repairedWithinMilliseconds = 10_000;
-const lookMilliseconds = 2;
+const pollMilliseconds = 2;
 const kinds = ['good', 'revoked', 'unknown'] as const;
 type Kind = (typeof kinds)[number];
 
@@ -158,7 +158,7 @@ try {
         throw new Error(
           `the record of key ${number} (${kindOf(number)}) was not repaired: ${text ?? 'it is not there'}`,
         );
-      await wait(lookMilliseconds);
+      await wait(pollMilliseconds);
     }
     times.push(performance.now() - since);
   }

@@ -17,9 +17,9 @@ const revocations = numberIn('revocations', options.revocations);
 const gatewayCount = numberIn('gateways', options.gateways);
 const connections = numberIn('connections', options.connections);
 /** Pause between two requests of a connection. */
-const pauseMilliseconds = numberOrNone('pause');
-const requestRate = numberOrNone('requests-per-second');
-const changeRate = numberOrNone('changes-per-second');
+const pauseMilliseconds = numberOrZero('pause');
+const requestRate = numberOrZero('requests-per-second');
+const changeRate = numberOrZero('changes-per-second');
 const deadline = performance.now() + numberIn('seconds', options.seconds) * 1000;
 
 interface Revoked {
@@ -53,7 +53,7 @@ try {
     if (propagation.confirmed === gatewayCount && propagation.gateways === gatewayCount) confirmed += 1;
     if (times.length % 25 === 0) say(`${times.length} of ${revocations} revocations`);
   }
-  const besideFigures = await beside.end();
+  const besideCounts = await beside.end();
   const result = {
     ...{ revocations: times.length, gateways: gatewayCount, connectionsEach: connections },
     milliseconds: distributionOf(times),
@@ -61,7 +61,7 @@ try {
     acceptedBefore: before,
     startedAfterReturn: after,
     startedAfterReturnAndAccepted: honoured,
-    ...besideFigures,
+    ...besideCounts,
   };
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`);
   else {
@@ -71,7 +71,7 @@ try {
         `confirmed by all gateways: ${confirmed}\n` +
         `accepted before: ${before}\n` +
         `started after the return: ${after}, of these accepted: ${honoured}\n` +
-        `beside that: ${besideFigures.besideRequests} requests and ${besideFigures.besideChanges} changes\n`,
+        `beside that: ${besideCounts.besideRequests} requests and ${besideCounts.besideChanges} changes\n`,
     );
   }
   if (honoured > 0 || times.length < revocations) process.exitCode = 1;
@@ -79,6 +79,6 @@ try {
   await t.close();
 }
 
-function numberOrNone(name: 'requests-per-second' | 'changes-per-second' | 'pause'): number {
+function numberOrZero(name: 'requests-per-second' | 'changes-per-second' | 'pause'): number {
   return options[name] === '' ? 0 : numberIn(name, options[name]);
 }

@@ -9,7 +9,7 @@ import { Teardowns } from '../deployment/teardowns.js';
 import { startBenchDeployment } from './deployment.js';
 import { residentMebibytes } from './resident-memory.js';
 import { distributionOf, distributionText } from './distribution.js';
-import { AnswerReader } from './load/response-reader.js';
+import { ResponseReader } from './load/response-reader.js';
 import type { Target } from './load/connection.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
@@ -127,11 +127,11 @@ async function callAlong(target: Target) {
 async function askOnce({ port, ca }: Target): Promise<void> {
   const socket = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ...(ca === null ? {} : { ca }) });
   const late = setTimeout(() => socket.destroy(new Error('no response in time')), lostAfterMilliseconds);
-  const reader = new AnswerReader();
-  const answered: { status: number | null } = { status: null };
+  const reader = new ResponseReader();
+  const received: { status: number | null } = { status: null };
   socket.on('data', (chunk: Buffer) => {
-    answered.status = reader.take(chunk);
-    if (answered.status !== null) socket.end();
+    received.status = reader.take(chunk);
+    if (received.status !== null) socket.end();
   });
   socket.once('secureConnect', () => {
     socket.write(requestWith(3), 'latin1');
@@ -139,8 +139,8 @@ async function askOnce({ port, ca }: Target): Promise<void> {
   await once(socket, 'close').finally(() => {
     clearTimeout(late);
   });
-  if (answered.status === null) throw new Error('closed without a response');
-  if (answered.status !== 200) throw new Error(`status ${answered.status}`);
+  if (received.status === null) throw new Error('closed without a response');
+  if (received.status !== 200) throw new Error(`status ${received.status}`);
 }
 
 function print({ addresses, reached, memoryMebibytes, caller }: Awaited<ReturnType<typeof besiege>>): void {

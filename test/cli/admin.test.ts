@@ -63,7 +63,7 @@ async function startRegistry(t: Test) {
 }
 
 /** A server that sends the same response to every request. */
-async function answering(t: Test, status: number, body: string, headers: OutgoingHttpHeaders = {}) {
+async function startResponding(t: Test, status: number, body: string, headers: OutgoingHttpHeaders = {}) {
   const requests: IncomingMessage[] = [];
   const url = await startServer(t, (request, response) => {
     requests.push(request);
@@ -217,7 +217,7 @@ t.test('gateways list prints the roster with the revision that each gateway has 
 
 t.test('gateways list prints the gateways of a registry of the previous release', async (t) => {
   const former = { instanceId: 'a', host: 'a.internal', environment: 'live', revision: 7, startedAt: '2026-01-15' };
-  const { url } = await answering(t, 200, JSON.stringify({ success: true, message: '', data: [former] }));
+  const { url } = await startResponding(t, 200, JSON.stringify({ success: true, message: '', data: [former] }));
   const { status, stdout } = await run(t, 'gateways', 'list', '--registry', url, '--token-file', tokenFile);
   t.equal(status, 0);
   t.match(stdout.split('\n')[1], /^a +a\.internal +live +unknown +7 +unknown +unknown +unknown$/);
@@ -443,7 +443,7 @@ t.test('a rejection by the registry is reported with a remedy', async (t) => {
 t.test("a response that is not a registry's is reported, with control characters escaped", async (t) => {
   const success = (data: unknown): string => JSON.stringify({ success: true, message: '', data });
   const merchant = { status: 'ACTIVE', goLive: false, ipAllowlist: null, originAllowlist: null, revision: 1 };
-  const cases: [name: string, server: Parameters<typeof answering>, sentence: RegExp][] = [
+  const cases: [name: string, server: Parameters<typeof startResponding>, sentence: RegExp][] = [
     [
       'HTML',
       [t, 200, '<html>', { 'content-type': 'text/html' }],
@@ -469,21 +469,21 @@ t.test("a response that is not a registry's is reported, with control characters
     ],
   ];
   for (const [name, server, sentence] of cases) {
-    const { url } = await answering(...server);
+    const { url } = await startResponding(...server);
     const { status, stdout, stderr } = await run(t, 'merchants', 'list', '--registry', url, '--token-file', tokenFile);
     t.equal(status, 1, name);
     t.equal(stdout, '', name);
     t.match(stderr, sentence, name);
     t.notMatch(stderr, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, name);
   }
-  const elsewhere = await answering(t, 200, success([]));
-  const redirecting = await answering(t, 307, '', { location: `${elsewhere.url}/merchants` });
+  const elsewhere = await startResponding(t, 200, success([]));
+  const redirecting = await startResponding(t, 307, '', { location: `${elsewhere.url}/merchants` });
   await run(t, 'merchants', 'list', '--registry', redirecting.url, '--token-file', tokenFile);
   t.equal(elsewhere.requests.length, 0, 'the token is not sent to the target of a redirect');
 
   const name = 'evil\u001b]0;x\u0007\u009b\nname \u{1f600}';
   const times = { createdAt: '2026-01-15T12:00:00Z', updatedAt: '2026-01-15T12:00:00Z' };
-  const { url } = await answering(t, 200, success([{ id: 'm_1', name, ...merchant, ...times }]));
+  const { url } = await startResponding(t, 200, success([{ id: 'm_1', name, ...merchant, ...times }]));
   const list = await run(t, 'merchants', 'list', '--registry', `${url}/`, '--token-file', tokenFile);
   t.equal(list.status, 0);
   t.match(list.stdout, 'evil\\u001b]0;x\\u0007\\u009b\\u000aname \u{1f600}');
@@ -496,15 +496,15 @@ t.test('after a failed write the command warns that the change may have been mad
   const message = (text: string): string => JSON.stringify({ success: false, message: text, data: null });
   const create = ['merchants', 'create', '--name', 'Ada'];
   const read = ['merchants', 'list'];
-  const look =
+  const checkHint =
     /The change may have been made nevertheless: check with "merchant-gateway events list" before you try again\.\n$/;
   const log = "The registry's log has the reason.";
   const cases: [args: string[], server: [status: number, body: string], sentence: RegExp | string][] = [
-    [create, [503, message('Service unavailable')], look],
-    [['keys', 'revoke', 'key_1'], [503, message('Service unavailable')], look],
-    [create, [500, message('Internal error')], look],
+    [create, [503, message('Service unavailable')], checkHint],
+    [['keys', 'revoke', 'key_1'], [503, message('Service unavailable')], checkHint],
+    [create, [500, message('Internal error')], checkHint],
     [create, [500, message('Internal error')], log],
-    [create, [504, '<html>'], look],
+    [create, [504, '<html>'], checkHint],
     [
       read,
       [503, message('Service unavailable')],
@@ -514,11 +514,11 @@ t.test('after a failed write the command warns that the change may have been mad
     [read, [504, '<html>'], /Check --registry, and the proxies between this machine and the registry\.\n$/],
   ];
   for (const [args, [code, body], sentence] of cases) {
-    const { url } = await answering(t, code, body);
+    const { url } = await startResponding(t, code, body);
     const { status, stderr } = await run(t, ...args, '--registry', url, '--token-file', tokenFile);
     t.equal(status, 1);
     t.match(stderr, sentence, `${args.join(' ')} ${code}`);
-    if (sentence === look) t.notMatch(stderr, 'Try again.');
+    if (sentence === checkHint) t.notMatch(stderr, 'Try again.');
   }
 });
 
@@ -598,7 +598,7 @@ t.test('address and token come from options, then the environment, then the conf
 });
 
 t.test('a usage error exits with status 2, sends no request and repeats no secret', async (t) => {
-  const { url, requests } = await answering(t, 200, '{}');
+  const { url, requests } = await startResponding(t, 200, '{}');
   const key = `svc_live_${'k'.repeat(49)}`;
   const cases: [args: string[], sentence: RegExp][] = [
     [['merchants'], /Usage:/],

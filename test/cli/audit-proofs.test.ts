@@ -77,13 +77,13 @@ t.test('audit summary verifies the log on demand, and fails if there are finding
     const { status, out, err } = await audit('summary', '--html', html, ...args);
     return { status, out, err, page: readFileSync(html, 'utf8').replace(/\s+/g, ' ') };
   };
-  const none = await page(whole);
-  t.match(none, {
+  const empty = await page(whole);
+  t.match(empty, {
     status: 0,
     out: 'No requests to count.\n',
     page: 'Not verified: lines may have been changed, removed or added.',
   });
-  t.notMatch(none.page, 'Gaps and other findings');
+  t.notMatch(empty.page, 'Gaps and other findings');
   const intact = await page('--verify', ...options, '--code', 'accepted', whole);
   t.match(intact, {
     status: 0,
@@ -217,8 +217,8 @@ t.test('the reason why a line cannot be proved is reported', async (t) => {
   // An attacker with write access to the log could add a malformed line that contains the id.
   const damaged = (lines[2] ?? '').replace('"url":{', `"note":"${id}","url":{{`);
   writeFileSync(`${directory}/damaged`, `${damaged}\n`);
-  const none = await audit('prove', '--id', id, ...options, `${directory}/damaged`);
-  t.match(none, { status: 1, err: /No line of the given files has the id/ });
+  const noMatch = await audit('prove', '--id', id, ...options, `${directory}/damaged`);
+  t.match(noMatch, { status: 1, err: /No line of the given files has the id/ });
   const twice = await audit('prove', '--id', id, ...options, signed.file, signed.file);
   t.match(twice.err, 'Several lines have this id');
   t.equal(

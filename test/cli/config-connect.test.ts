@@ -9,7 +9,7 @@ import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { makeCertificate } from '../edge/certificates.js';
 
-async function said(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
+async function resultOf(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
   let err = '';
   const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
   return [status, err];
@@ -33,7 +33,7 @@ t.test(
     });
     chmodSync(path.join(directory, 'open'), 0o644);
     const file = path.join(directory, 'gateway.yaml');
-    const check = (part: string) => said('config', 'check', '--config', file, '--for', part, '--connect');
+    const check = (part: string) => resultOf('config', 'check', '--config', file, '--for', part, '--connect');
     const good = {
       listen: { https: { host: '127.0.0.1', port: 0, certFile: 'cert', keyFile: 'key' }, http: null, management: null },
       keyStore: { redis: { url: redis.url, replicas: 0 } },
@@ -58,7 +58,7 @@ t.test(
     }
     t.same(readdirSync(directory), before, 'no file was created');
     for (const part of ['registry', 'services']) {
-      t.same(await said('database', 'migrate', part, '--create', '--config', file), [0, '']);
+      t.same(await resultOf('database', 'migrate', part, '--create', '--config', file), [0, '']);
       t.match(await check(part), [
         0,
         new RegExp(`The check found no errors in the files and connections of the ${part}`),

@@ -331,8 +331,8 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
   const gateway = await start('gateway', { SERVICES_URL: servicesUrl });
   const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(gateway.log)?.[1]);
 
-  const answer = await ask({ https: port, ca: pair.cert }, { headers: [['x-api-key', liveKey]] });
-  t.match(answer, { status: 200, body: /"success":true/ }, "the services accept the gateway's assertion");
+  const response = await ask({ https: port, ca: pair.cert }, { headers: [['x-api-key', liveKey]] });
+  t.match(response, { status: 200, body: /"success":true/ }, "the services accept the gateway's assertion");
   const direct = await fetch(`${servicesUrl}/transactions`, {
     headers: { 'x-merchant-id': 'm_1', 'x-merchant-environment': 'live' },
   });

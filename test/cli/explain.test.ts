@@ -22,7 +22,7 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startTestGateway,
@@ -121,7 +121,7 @@ t.test('explain gives the same decision as the gateway for any request', async (
         const headers = [...key, ...origin, ...referer, ...forwardedFor, ...protos];
         const count = gateway.lines.length;
         const bytes = requestBytes({ method, path, host, headers });
-        const answer = parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes));
+        const response = parseResponse(await exchangeBytes(connect(gateway.http, null), bytes));
         await until(() => gateway.lines.length > count);
         const line = gateway.lines.at(-1) as { event: { code: string; reason?: string }; client: { ip?: string } };
         const explained = await explainRequest(
@@ -142,7 +142,7 @@ t.test('explain gives the same decision as the gateway for any request', async (
         const ofRule = denials.some((denial) => denial.code === code);
         if (ofRule) t.same([decisive?.code, decisive?.result], [code, 'fails']);
         else if (decisive !== undefined) t.match(code, /_unavailable$/);
-        return code === 'accepted' ? answer.status === 200 : answer.status >= 400;
+        return code === 'accepted' ? response.status === 200 : response.status >= 400;
       }),
       { seed: 20261120, numRuns: environment === 'live' ? 300 : 100 },
     );

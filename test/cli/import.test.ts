@@ -168,10 +168,10 @@ t.test('one invalid line prevents the import; each invalid line is reported by n
   const { status, stdout, stderr } = await admin(['keys', 'import', await fileOf(Buffer.concat(lines))]);
   t.equal(status, 1);
   t.equal(stdout.trim(), '');
-  const told = stderr.split('\n');
+  const reported = stderr.split('\n');
   for (const [index, [, message]] of bad.entries()) {
     const number = good.length + index + 1;
-    const line = told.find((one) => one.startsWith(`line ${number}: `))?.replace(/^line \d+: /, '') ?? '';
+    const line = reported.find((one) => one.startsWith(`line ${number}: `))?.replace(/^line \d+: /, '') ?? '';
     t.match(line, message, `line ${number}`);
   }
   t.match(
@@ -288,9 +288,9 @@ t.test('the process reads standard input, leaves no file, and ends when its outp
 
   const exporting = spawn(...productCommand(['keys', 'export']), { env });
   exporting.stdout.once('data', () => exporting.stdout.destroy());
-  const told = textOf(exporting.stderr);
+  const errors = textOf(exporting.stderr);
   await once(exporting, 'close');
-  t.equal(await told, '', 'no stack trace when the reader closes the pipe');
+  t.equal(await errors, '', 'no stack trace when the reader closes the pipe');
   t.match((await admin(['keys', 'import', '--help'])).stdout, /keys import \[options\] <file>[^]*--dry-run/);
 });
 

@@ -43,11 +43,13 @@ async function fixture(t: Test) {
       if (network.state === 'away') return void request.socket.destroy();
       const { authorization = '' } = request.headers;
       const headers = { authorization, 'content-type': 'application/json' };
-      void fetch(`${registryUrl}${request.url ?? ''}`, { method: 'POST', headers, body }).then(async (answer) => {
-        const text = await answer.text();
-        if (network.state === 'loses responses') return void response.socket?.destroy();
-        response.writeHead(answer.status, { 'content-type': 'application/json' }).end(text);
-      });
+      void fetch(`${registryUrl}${request.url ?? ''}`, { method: 'POST', headers, body }).then(
+        async (registryResponse) => {
+          const text = await registryResponse.text();
+          if (network.state === 'loses responses') return void response.socket?.destroy();
+          response.writeHead(registryResponse.status, { 'content-type': 'application/json' }).end(text);
+        },
+      );
     });
   });
 

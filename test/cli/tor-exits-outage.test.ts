@@ -22,13 +22,13 @@ t.test(
       snapshotFile: path.join(directory, 's'),
     };
     writeFileSync(file, JSON.stringify({ environment: 'live', torExits, keyStore: { redis: { url: server.url } } }));
-    const told: unknown[] = [];
+    const warnings: unknown[] = [];
     const log = createLogger('silent');
-    log.warn = (...line: unknown[]) => void told.push(line.at(-1));
+    log.warn = (...line: unknown[]) => void warnings.push(line.at(-1));
     log.error = log.warn;
     const exits = await openLoadedTorExits(loadConfig({ file }), log, 'followed');
     t.teardown(() => exits.close());
-    t.same(told, []);
+    t.same(warnings, []);
     await server.kill();
     let attempts = 0;
     const refusing = net.createServer((socket) => {
@@ -39,10 +39,10 @@ t.test(
     t.teardown(() => refusing.close());
     // The gateway polls Redis every ten seconds, and reconnects more often.
     const patience = Date.now() + 60_000;
-    while (told.length === 0 && Date.now() < patience) await wait(100);
+    while (warnings.length === 0 && Date.now() < patience) await wait(100);
     const enough = attempts + 5;
     while (attempts < enough && Date.now() < patience) await wait(20);
     t.ok(attempts >= enough, 'the connection was tried again and again');
-    t.same(told, ['the Tor exit list cannot be read from the key store']);
+    t.same(warnings, ['the Tor exit list cannot be read from the key store']);
   },
 );

@@ -134,9 +134,9 @@ t.test('a usage error exits with status 2', async (t) => {
     '010.0.0.1',
     '',
   ]) {
-    const answer = await cli('check', ip);
-    t.equal(answer.status, 2, ip);
-    t.match(answer.err, /expected one IPv4 or IPv6 address, without a zone, a port or a prefix/);
+    const result = await cli('check', ip);
+    t.equal(result.status, 2, ip);
+    t.match(result.err, /expected one IPv4 or IPv6 address, without a zone, a port or a prefix/);
   }
   t.equal((await cli('check')).status, 2);
   t.equal((await cli('bogus')).status, 2);

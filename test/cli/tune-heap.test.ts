@@ -25,16 +25,16 @@ function flagsOf(command: string): string {
 }
 
 t.test('a gateway bounds garbage and compiler memory, and keeps its compiled code while idle', (t) => {
-  const told = flagsOf('gateway');
+  const flags = flagsOf('gateway');
   // If a later V8 lacks one of these flags, find its replacement.
-  t.match(told, /--heap-growing-percent=30\n/);
-  t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
-  t.match(told, /--no-wasm-tier-up\n/);
-  t.match(told, /--no-wasm-dynamic-tiering\n/);
+  t.match(flags, /--heap-growing-percent=30\n/);
+  t.match(flags, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
+  t.match(flags, /--no-wasm-tier-up\n/);
+  t.match(flags, /--no-wasm-dynamic-tiering\n/);
   const others = flagsOf('services');
   const hasMaglev = Number.parseInt(process.versions.node, 10) >= 24;
-  t.match(told, /--no-maglev-inlining\n/); // the V8 default on Node 20
-  t.equal(told.includes('--no-sparkplug\n'), hasMaglev, 'without Maglev, Sparkplug stays enabled');
+  t.match(flags, /--no-maglev-inlining\n/); // the V8 default on Node 20
+  t.equal(flags.includes('--no-sparkplug\n'), hasMaglev, 'without Maglev, Sparkplug stays enabled');
   t.match(others, /--heap-growing-percent=0\n/, 'other commands keep the defaults of Node');
   t.match(others, /--gc-memory-reducer-start-delay-ms=8000\n/);
   t.match(others, /--sparkplug\n/);

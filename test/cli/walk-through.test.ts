@@ -42,7 +42,7 @@ services: { listen: { port: 0 } }
   const base = /https:\/\/\S+\/v1/.exec(welcome)?.[0] ?? '';
   const key = /x-api-key: (svc_live_\w+)/.exec(welcome)?.[1] ?? '';
 
-  const [set = '', walk = '', look = '', lists = ''] = blocksOf(readFileSync('docs/walk-through.md', 'utf8'));
+  const [set = '', walk = '', check = '', lists = ''] = blocksOf(readFileSync('docs/walk-through.md', 'utf8'));
   t.match(set, /export API_KEY=svc_live_…/, 'the blocks were found');
   const pasted = set
     .replace('svc_live_…', key)
@@ -61,27 +61,27 @@ services: { listen: { port: 0 } }
     await once(shell, 'close');
     return output;
   }
-  const answersIn = (output: string) =>
+  const responsesIn = (output: string) =>
     output
       .split(/(?<=\})\n?(?=\{"success")/)
       .map(
         (text) => JSON.parse(text) as { success: boolean; data: Record<string, unknown> & Record<string, unknown>[] },
       );
 
-  const [wallets, payout] = answersIn(await paste(pasted, walk));
+  const [wallets, payout] = responsesIn(await paste(pasted, walk));
   t.match(wallets, { success: true, data: [{ currency: 'NGN', isDefault: true, balance: 5_000_000 }] });
   t.match(payout, { success: true, data: { amount: 250_000, status: 'pending' } });
 
   const again = walk.replaceAll(/^api .*wallets.*$/gm, '');
   for (;;) {
-    const answers = answersIn(await paste(pasted, again, look));
-    t.same(answers[0], payout, 'the same Idempotency-Key returns the same payout');
-    const status = answers[1]?.data.status;
+    const responses = responsesIn(await paste(pasted, again, check));
+    t.same(responses[0], payout, 'the same Idempotency-Key returns the same payout');
+    const status = responses[1]?.data.status;
     t.ok(['pending', 'processing', 'successful'].includes(String(status)), String(status));
     if (status === 'successful') break;
     await wait(200);
   }
-  const [transactions, failed, page] = answersIn(await paste(pasted, again, lists)).slice(1);
+  const [transactions, failed, page] = responsesIn(await paste(pasted, again, lists)).slice(1);
   t.match(transactions, { success: true, data: [{ type: 'debit', status: 'successful', amount: 250_000 }] });
   t.match(failed, { success: true, data: { destinationAccountNumber: '0000000000' } });
   t.match(page, { success: true, meta: { current_page: 1, per_page: 2, total_pages: 1, total_records: 2 } });

@@ -193,19 +193,19 @@ t.test('each refusal names the next step', async (t) => {
     writes.stderr,
     /aud lacks the permission wallets:write, which this request needs\. Run "merchant-gateway whoami" and "merchant-gateway roles" to see/,
   );
-  const none = await wallets('list');
-  t.equal(none.status, 2);
+  const noToken = await wallets('list');
+  t.equal(noToken.status, 2);
   t.match(
-    none.stderr,
+    noToken.stderr,
     /a token is required\. .*--registry-token-file.*you can give the shared operators' token with --token-file/,
   );
 
   const off = await startBoth(t, { key: null });
   const owner = await off.tokenFile('owner');
-  const signsNone = await off.wallets('list', '--registry', off.registryUrl, '--registry-token-file', owner.file);
-  t.equal(signsNone.status, 1);
+  const noSigningKey = await off.wallets('list', '--registry', off.registryUrl, '--registry-token-file', owner.file);
+  t.equal(noSigningKey.status, 1);
   t.match(
-    signsNone.stderr,
+    noSigningKey.stderr,
     /Otherwise set registry\.servicesToken in the configuration of the registry, or give the shared operators' token with --token-file/,
   );
 

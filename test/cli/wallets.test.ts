@@ -160,7 +160,7 @@ t.test('command-line errors are reported before any request is sent', async (t) 
   await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check');
   const { id } = await services.database.selectFrom('wallets').select('id').executeTakeFirstOrThrow();
   const fund = ['fund', id, '--reason', 'x'];
-  for (const [args, said] of [
+  for (const [args, message] of [
     [[...fund, ...inNaira], /required option '--amount <number>'/],
     ...['-5', '0', '1500.00', '1e3', '9007199254740992', 'NaN'].map((amount): [string[], RegExp] => [
       [...fund, ...inNaira, '--amount', amount],
@@ -185,7 +185,7 @@ t.test('command-line errors are reported before any request is sent', async (t) 
   ] as const) {
     const { status, stderr } = await wallets(...args);
     t.equal(status, 2, args.join(' '));
-    t.match(stderr, said);
+    t.match(stderr, message);
   }
   t.equal(await balanceOf(services.database, id), 0);
   const wrong = await wallets(

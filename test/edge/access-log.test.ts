@@ -22,14 +22,14 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startTestGateway,
   startUpstream,
   testKey,
 } from './harness.js';
-import type { Ask, GatewayUnderTest, RawAnswer, RecordingUpstream } from './harness.js';
+import type { Ask, GatewayUnderTest, RawResponse, RecordingUpstream } from './harness.js';
 import { reasons } from './reasons.js';
 
 interface Line {
@@ -138,8 +138,8 @@ function withKey(key: string, what: Ask = {}): Ask {
 }
 
 /** Sends a request over plain HTTP. */
-async function askPlainly({ gateway }: Scene, what: Ask): Promise<RawAnswer> {
-  return parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes(what)));
+async function askPlainly({ gateway }: Scene, what: Ask): Promise<RawResponse> {
+  return parseResponse(await exchangeBytes(connect(gateway.http, null), requestBytes(what)));
 }
 
 /** Closes the connection once the upstream has received the request. */
@@ -153,7 +153,7 @@ async function hangUp({ gateway, upstream }: Scene, what: Ask): Promise<null> {
   return null;
 }
 
-type Way = (scene: Scene) => Promise<RawAnswer | null>;
+type Way = (scene: Scene) => Promise<RawResponse | null>;
 const asking =
   (what: Ask): Way =>
   ({ gateway }) =>
@@ -161,7 +161,7 @@ const asking =
 const writing =
   (bytes: string): Way =>
   async ({ gateway }) =>
-    parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+    parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
 
 /** A request for every outcome, by the code in its log line. */
 const ways: Readonly<Record<string, Way>> = {
@@ -196,17 +196,17 @@ const ways: Readonly<Record<string, Way>> = {
   key_store_unavailable: asking(withKey(keys.unaskable)),
   access_log_unavailable: async ({ gateway, log }) => {
     log.trouble = 'the disk is full';
-    const answer = await ask(gateway, withKey(liveKey));
+    const response = await ask(gateway, withKey(liveKey));
     log.trouble = null;
-    return answer;
+    return response;
   },
   upstream_busy: async (scene) => {
     const seen = scene.upstream.seen.length;
     const first = ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts/silent' }));
     await until(() => scene.upstream.seen.length > seen);
-    const answer = await ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts' }));
+    const response = await ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts' }));
     await first; // the upstream stays silent: upstream_timeout
-    return answer;
+    return response;
   },
   upstream_timeout: () => Promise.resolve(null),
 };
@@ -221,11 +221,11 @@ async function startScene(
   headersTimeoutSeconds = 3, // a busy machine can take more than a second for a handshake
 ): Promise<Scene> {
   const upstream = await startUpstream(t);
-  const answer = upstream.respond;
+  const respond = upstream.respond;
   upstream.respond = (request, response, body) => {
     if (request.url?.endsWith('/silent') === true) return;
     if (request.url?.endsWith('/reset') === true) request.socket.destroy();
-    else answer(request, response, body);
+    else respond(request, response, body);
   };
   const log = new LogUnderTest(`${directory}/${environment}.log`);
   const { url } = upstream;
@@ -260,16 +260,16 @@ t.test('every outcome of a request writes exactly one line, with its code and th
   const expected: string[] = [];
   for (const [code, end] of Object.entries(ways)) {
     const scene = scenes[code === 'live_key_in_test' ? 'test' : 'live'];
-    const answer = await end(scene);
+    const response = await end(scene);
     expected.push(code);
     const lines = (): Line[] => [...scenes.live.log.lines, ...scenes.test.log.lines];
     await until(() => lines().some(({ event }) => event.code === code));
     const line = lines().find(({ event }) => event.code === code);
-    if (answer === null) continue;
-    t.equal(line?.http.request.id, answer.header('x-request-id'), code);
-    t.equal(line?.http.response.status_code, answer.status, code);
+    if (response === null) continue;
+    t.equal(line?.http.request.id, response.header('x-request-id'), code);
+    t.equal(line?.http.response.status_code, response.status, code);
     const { body } = line?.http.response ?? {};
-    if (body !== undefined) t.equal(body.bytes, answer.body.length, `${code}: response bytes`);
+    if (body !== undefined) t.equal(body.bytes, response.body.length, `${code}: response bytes`);
   }
   await Promise.all([scenes.live.gateway.drain(), scenes.test.gateway.drain()]);
   const logs = await Promise.all([scenes.live.log.read(), scenes.test.log.read()]);
@@ -358,14 +358,14 @@ t.test('a line names the owner of an exposed key; the client learns nothing abou
   const scene = await startScene(t, 'live');
   const { gateway, log } = scene;
   const before = await ask(gateway, withKey('svc_live_unknown', { headers: [['x-forwarded-for', exit]] }));
-  const answers = [
+  const responses = [
     await ask(gateway, withKey(liveKey, { headers: [['x-forwarded-for', exit]] })),
     await askPlainly(scene, withKey(liveKey)),
     await ask(gateway, withKey(testKey)),
     await askPlainly(scene, withKey(keys.unaskable)),
   ];
   await until(() => log.lines.length === 5);
-  t.same([answers[0]?.status, answers[0]?.body], [before.status, before.body]);
+  t.same([responses[0]?.status, responses[0]?.body], [before.status, before.body]);
   const codes = ['tor_blocked', 'tor_blocked', 'https_required', 'test_key_in_live', 'https_required'];
   t.same(
     log.lines.map(({ event }) => event.code),
@@ -444,10 +444,10 @@ t.test('one line per request, in an unbroken chain, while clients hang up at ran
   // With a short timeout, a machine that stalls for a second would end requests before they were read and counted.
   const scene = await startScene(t, 'live', t.testdir(), 30);
   const { upstream, gateway, log } = scene;
-  const answer = upstream.respond;
+  const respond = upstream.respond;
   upstream.respond = (request, response, body) => {
     if (request.url?.endsWith('/slow') !== true) {
-      answer(request, response, body);
+      respond(request, response, body);
       return;
     }
     response.writeHead(200);
@@ -477,8 +477,8 @@ t.test('a valid client trace is continued; otherwise a new trace is started', as
   const traceOf = async (...values: string[]): Promise<{ sent: string[]; logged: unknown; state: unknown }> => {
     const headers = values.map((value) => ['TraceParent', value] as const);
     const count = log.lines.length;
-    const answer = await ask(gateway, withKey(liveKey, { headers: [...headers, ['tracestate', 'a=1']] }));
-    t.equal(answer.status, 200);
+    const response = await ask(gateway, withKey(liveKey, { headers: [...headers, ['tracestate', 'a=1']] }));
+    t.equal(response.status, 200);
     await until(() => log.lines.length > count);
     const seen = upstream.seen.at(-1)?.headers ?? {};
     const sent = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/.exec(String(seen.traceparent)) ?? [];

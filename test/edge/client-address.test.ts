@@ -6,7 +6,7 @@ import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
 
 const trusted = compileIpRanges(['10.0.0.0/8', '192.0.2.1', '2001:db8:ff::/48']);
-const nobody = compileIpRanges([]);
+const noProxies = compileIpRanges([]);
 
 function clientOf(peer: string, forwardedFor: readonly string[], proxies = trusted): string | null {
   return resolveClientAddress(address(peer), forwardedFor, proxies)?.text ?? null;
@@ -37,7 +37,11 @@ t.test('the client address is the right-most entry that is not a trusted proxy',
     ],
   ];
   for (const [name, peer, forwardedFor, client] of rows) t.equal(clientOf(peer, forwardedFor), client, name);
-  t.equal(clientOf('10.0.0.1', ['203.0.113.9'], nobody), '10.0.0.1', 'without trusted proxies the header is ignored');
+  t.equal(
+    clientOf('10.0.0.1', ['203.0.113.9'], noProxies),
+    '10.0.0.1',
+    'without trusted proxies the header is ignored',
+  );
   t.end();
 });
 
@@ -174,16 +178,16 @@ t.test('a request is secure if its own hop was TLS, or if a trusted proxy sends 
     ['10.0.0.1', true, ['http'], false],
     ['2001:db8:ff::1', false, ['https'], true],
     ...['HTTPS', 'Https', ' https', 'https ', 'https,', 'https, http', 'http, https', 'https,https', '', 'on', 'wss']
-      .flatMap((said) => [false, true].map((overTls) => ({ said, overTls })))
-      .map(({ said, overTls }): [string, boolean, string[], boolean] => ['10.0.0.1', overTls, [said], false]),
+      .flatMap((proto) => [false, true].map((overTls) => ({ proto, overTls })))
+      .map(({ proto, overTls }): [string, boolean, string[], boolean] => ['10.0.0.1', overTls, [proto], false]),
     ['10.0.0.1', false, ['https', 'https'], false],
     ['10.0.0.1', false, ['https', 'http'], false],
     ['10.0.0.1', true, ['http', 'https'], false],
   ];
-  for (const [peer, overTls, said, secure] of rows) {
+  for (const [peer, overTls, proto, secure] of rows) {
     const hop = overTls ? 'over TLS' : 'on a plain line';
-    t.equal(isSecure(address(peer), overTls, said, trusted), secure, `${peer} ${hop} sends ${JSON.stringify(said)}`);
+    t.equal(isSecure(address(peer), overTls, proto, trusted), secure, `${peer} ${hop} sends ${JSON.stringify(proto)}`);
   }
-  t.equal(isSecure(address('10.0.0.1'), false, ['https'], nobody), false, 'no proxy is trusted by default');
+  t.equal(isSecure(address('10.0.0.1'), false, ['https'], noProxies), false, 'no proxy is trusted by default');
   t.end();
 });

@@ -6,7 +6,7 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startTestGateway,
@@ -149,7 +149,7 @@ for (const row of table) {
       });
       const open = () => (row.plain === true ? connect(gateway.http, null) : connect(gateway.https, gateway.ca));
       const send = async (what: Ask) =>
-        parseAnswer(await exchangeBytes(open(), requestBytes({ headers: row.headers, ...what })));
+        parseResponse(await exchangeBytes(open(), requestBytes({ headers: row.headers, ...what })));
       const body = `{"success":false,"message":"${row.message}","data":null}`;
 
       const asks: Ask[] = [{}, { method: 'OPTIONS' }, { method: 'POST', path: '/v1/payouts', body: '{}' }];
@@ -162,17 +162,17 @@ for (const row of table) {
           { method: 'PROPFIND', path: '/%zz' },
         );
       for (const what of asks) {
-        const answer = await send(what);
+        const response = await send(what);
         t.match(
-          { status: answer.status, body: answer.body },
+          { status: response.status, body: response.body },
           { status: row.status, body },
           `${what.method ?? 'GET'} ${what.path ?? ''}`,
         );
-        t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
-        t.equal(answer.header('content-length'), String(body.length));
-        t.equal(answer.header('cache-control'), 'no-store');
-        t.match(answer.header('x-request-id'), /^[0-9A-HJKMNP-TV-Z]{26}$/);
-        t.equal(answer.header('www-authenticate') !== undefined, row.status === 401, 'a challenge only with 401');
+        t.equal(response.header('content-type'), 'application/json; charset=utf-8');
+        t.equal(response.header('content-length'), String(body.length));
+        t.equal(response.header('cache-control'), 'no-store');
+        t.match(response.header('x-request-id'), /^[0-9A-HJKMNP-TV-Z]{26}$/);
+        t.equal(response.header('www-authenticate') !== undefined, row.status === 401, 'a challenge only with 401');
       }
 
       const head = await send({ method: 'HEAD' });
@@ -183,14 +183,14 @@ for (const row of table) {
       const unread = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${fiveMegabytes}\r\n${row.headers
         .map(([name, value]) => `${name}: ${value}\r\n`)
         .join('')}\r\n`;
-      const early = parseAnswer(await exchangeBytes(open(), unread));
+      const early = parseResponse(await exchangeBytes(open(), unread));
       t.match(
         { status: early.status, body: early.body },
         { status: row.status, body },
         'the response does not wait for a body',
       );
       t.equal(early.header('connection'), 'close');
-      const whole = parseAnswer(await exchangeBytes(open(), unread + 'x'.repeat(fiveMegabytes)));
+      const whole = parseResponse(await exchangeBytes(open(), unread + 'x'.repeat(fiveMegabytes)));
       t.match(
         { status: whole.status, body: whole.body },
         { status: row.status, body },
@@ -249,15 +249,15 @@ t.test('a valid key learns which paths exist: 404, 405, and 400 for ambiguous pa
     ].map((path): [Ask, number, string] => [{ path }, 400, 'Invalid request path']),
   ];
   for (const [what, status, message] of cases) {
-    const answer = await ask(gateway, { ...what, headers });
+    const response = await ask(gateway, { ...what, headers });
     t.match(
-      { status: answer.status, body: answer.body },
+      { status: response.status, body: response.body },
       { status, body: JSON.stringify({ success: false, message, data: null }) },
       `${what.method ?? 'GET'} ${what.path ?? ''}`,
     );
   }
-  const answer = await ask(gateway, { method: 'TRACE', headers });
-  t.equal(answer.header('allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS');
+  const traceResponse = await ask(gateway, { method: 'TRACE', headers });
+  t.equal(traceResponse.header('allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS');
   t.same(upstream.seen, []);
   t.same(gateway.internalErrors, []);
 });

@@ -7,7 +7,7 @@ import {
   exchangeBytes,
   type GatewaySetup,
   liveKey,
-  parseAnswer,
+  parseResponse,
   requestBytes,
   startTestGateway,
   startUpstream,
@@ -30,9 +30,9 @@ async function startDraining(t: Parameters<typeof startTestGateway>[0], setup: G
   return { upstream, gateway, drain: () => gateway.drain(delay), closeNow };
 }
 
-const answered = (received: string): unknown => {
-  const answer = parseAnswer(received);
-  return [answer.status, answer.header('connection')];
+const statusAndConnection = (received: string): unknown => {
+  const response = parseResponse(received);
+  return [response.status, response.header('connection')];
 };
 
 t.test('during the drain delay connections are accepted, and each closes after its next response', async (t) => {
@@ -46,12 +46,12 @@ t.test('during the drain delay connections are accepted, and each closes after i
   const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
   t.match([ready.status, await ready.json()], [503, { status: 'not ready', problems: ['draining'] }]);
   t.same(
-    answered(await exchangeBytes(kept, request)),
+    statusAndConnection(await exchangeBytes(kept, request)),
     [200, 'close'],
     'a connection that was open gets one more response',
   );
   t.same(
-    answered(await exchangeBytes(connect(gateway.https, gateway.ca), request)),
+    statusAndConnection(await exchangeBytes(connect(gateway.https, gateway.ca), request)),
     [200, 'close'],
     'a new connection gets one response',
   );
@@ -82,8 +82,8 @@ for (const listener of ['https', 'http'] as const) {
     const onUnused = exchangeBytes(unused, request);
     const onKept = exchangeBytes(kept, request);
     closeNow(); // in the same turn: the gateway has read neither request
-    t.same(answered(await onUnused), [status, 'close'], 'first request of its connection');
-    t.same(answered(await onKept), [status, 'close'], 'request on a keep-alive connection');
+    t.same(statusAndConnection(await onUnused), [status, 'close'], 'first request of its connection');
+    t.same(statusAndConnection(await onKept), [status, 'close'], 'request on a keep-alive connection');
     await drained;
   });
 }
@@ -100,7 +100,7 @@ t.test('a client that connects as the drain closes connections has one second fo
   const begin = performance.now();
   closeNow();
   await secured;
-  t.same(answered(await exchangeBytes(late, request)), [200, 'close']);
+  t.same(statusAndConnection(await exchangeBytes(late, request)), [200, 'close']);
   await closed;
   t.ok(performance.now() - begin > 900, 'not closed earlier');
   await drained;
@@ -117,9 +117,9 @@ t.test('a first request that arrives while the process stalls gets its response'
   await secured;
   await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
   await turn();
-  const answer = exchangeBytes(late, request);
+  const last = exchangeBytes(late, request);
   stallProcess(1_500);
-  t.same(answered(await answer), [200, 'close']);
+  t.same(statusAndConnection(await last), [200, 'close']);
   await drained;
 });
 
@@ -176,9 +176,9 @@ for (const [when, stalls] of [
     await ends('made');
     await wait(20); // by then, the gateway has recorded the end of its response
     await turn();
-    const answer = exchangeBytes(kept, request);
+    const last = exchangeBytes(kept, request);
     if (stalls) stallProcess(1_500);
-    t.same(answered(await answer), [200, 'close']);
+    t.same(statusAndConnection(await last), [200, 'close']);
     await drained;
   });
 }

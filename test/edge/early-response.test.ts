@@ -85,12 +85,12 @@ t.test('the response of a service that closes without reading the body is forwar
   });
   const gateway = await startTestGateway(t, { upstreamUrl, config: { trustedProxies: ['127.0.0.1'] } });
   for (const protocol of protocols) {
-    const answers = new Set<string>();
+    const responses = new Set<string>();
     for (let count = 0; count < 20; count += 1) {
       const received = await postAll(gateway, protocol);
-      answers.add(`${received.slice(9, 12)} ${received.split('\r\n\r\n')[1] ?? ''}`);
+      responses.add(`${received.slice(9, 12)} ${received.split('\r\n\r\n')[1] ?? ''}`);
     }
-    t.strictSame([...answers], ['413 large'], protocol);
+    t.strictSame([...responses], ['413 large'], protocol);
   }
 });
 

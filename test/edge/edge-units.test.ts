@@ -59,7 +59,7 @@ t.test('every value of a security-relevant header is found, in order and in any 
 });
 
 t.test('only the exact header name matches: no look-alike, no value, no other header', (t) => {
-  const none = {
+  const noHeaders = {
     apiKey: [],
     host: [],
     origin: [],
@@ -75,13 +75,13 @@ t.test('only the exact header name matches: no look-alike, no value, no other he
     traceparent: [],
     tracestate: [],
   };
-  t.strictSame(readDecisiveHeaders([]), none);
+  t.strictSame(readDecisiveHeaders([]), noHeaders);
   const names = ['x_api_key', 'x-api-key ', 'x-api-keys', 'api-key', 'authorization', 'cookie', 'x-forwarded-for-', ''];
   const others = ['x_forwarded_for', 'forwarded', 'x-real-ip', 'x-forwarded', 'true-client-ip', 'cf-connecting-ip'];
   const more = ['x-forwarded-ssl', 'x-url-scheme', 'front-end-https', 'referrer', 'x-forwarded-host', '__proto__'];
   t.strictSame(
     readDecisiveHeaders(flat([...names, ...others, ...more].map((name): [string, string] => [name, 'x-api-key']))),
-    none,
+    noHeaders,
   );
   t.end();
 });
@@ -108,8 +108,8 @@ t.test('a request target is split at its first question mark and otherwise uncha
   for (const [target, scheme, authority, path, query] of absolute) {
     t.strictSame(splitTarget(target), { absolute: { scheme, authority }, path, query }, target);
   }
-  for (const none of ['https:/a/b', 'ftp://a/b', 'a:443', '*', '//a/b', '/https://a/b', 'https:a']) {
-    t.equal(splitTarget(none).absolute, null, none);
+  for (const target of ['https:/a/b', 'ftp://a/b', 'a:443', '*', '//a/b', '/https://a/b', 'https:a']) {
+    t.equal(splitTarget(target).absolute, null, target);
   }
   t.end();
 });
@@ -241,10 +241,10 @@ t.test('segments are fixed exactly where an independent implementation agrees; U
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {
       const path = `/${pieces.join('')}`;
-      const answer = hasFixedSegments(path);
-      if (answer) fixed += 1;
-      if (answer !== independentlyFixed(path)) return false;
-      return !answer || new URL(`http://h${path}`).pathname === path;
+      const result = hasFixedSegments(path);
+      if (result) fixed += 1;
+      if (result !== independentlyFixed(path)) return false;
+      return !result || new URL(`http://h${path}`).pathname === path;
     }),
     { numRuns: 10_000 },
   );
@@ -625,7 +625,7 @@ const failedWith: Readonly<Partial<Record<GatewayErrorCode, [number, string]>>> 
   upstream_timeout: [504, 'Gateway timeout'],
 };
 
-function expectedAnswer(status: number, message: string): object {
+function expectedResponse(status: number, message: string): object {
   const body = `{"success":false,"message":"${message}","data":null}`;
   return {
     status,
@@ -642,7 +642,7 @@ function expectedAnswer(status: number, message: string): object {
 
 t.test('every response of the gateway itself is the envelope, byte for byte', (t) => {
   for (const [code, [status, message]] of Object.entries(deniedWith)) {
-    t.strictSame(denialFailure(code as DenialCode), expectedAnswer(status, message), code);
+    t.strictSame(denialFailure(code as DenialCode), expectedResponse(status, message), code);
     t.match(
       denialFailure(code as DenialCode).body,
       /^[\x20-\x7e]+$/,
@@ -650,7 +650,7 @@ t.test('every response of the gateway itself is the envelope, byte for byte', (t
     );
   }
   for (const [code, [status, message]] of Object.entries(failedWith)) {
-    t.strictSame(errorFailure(code as GatewayErrorCode), expectedAnswer(status, message), code);
+    t.strictSame(errorFailure(code as GatewayErrorCode), expectedResponse(status, message), code);
     t.match(
       errorFailure(code as GatewayErrorCode).body,
       /^[\x20-\x7e]+$/,

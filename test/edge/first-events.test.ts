@@ -58,12 +58,12 @@ t.test('an alert on a rate sees the first event: the series of each label value 
 t.test('each reason to refuse a connection has a series from the start', async (t) => {
   const gateway = await startTestGateway(t);
   const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
-  const told = [...text.matchAll(/^gateway_connections_refused_total\{reason="(\w+)"\} 0$/gm)].map(
+  const exposed = [...text.matchAll(/^gateway_connections_refused_total\{reason="(\w+)"\} 0$/gm)].map(
     ([, reason]) => reason,
   );
   const section = readFileSync('docs/connections.md', 'utf8').split('## What is counted')[1]?.split('\n\n')[1] ?? '';
   const named = [...section.matchAll(/`(\w+)`/g)].map(([, reason = '']) => reason);
   const first = named.indexOf('plain_http');
   const [beforeTls, ofTls] = [named.slice(0, first), named.slice(first).filter((one) => !one.startsWith('tls_'))];
-  t.same(told.toSorted(), [...beforeTls, ...ofTls.map((one) => `tls_${one}`)].toSorted());
+  t.same(exposed.toSorted(), [...beforeTls, ...ofTls.map((one) => `tls_${one}`)].toSorted());
 });

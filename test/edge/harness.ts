@@ -266,7 +266,7 @@ function torExitsOf(exits: readonly string[] | TorExits): TorExits {
 }
 
 /** A response as received over the wire. */
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number;
   /** Header names in lower case, in received order. */
   readonly headers: readonly (readonly [string, string])[];
@@ -312,7 +312,7 @@ export function exchangeBytes(
 }
 
 /** Parses the first response in the received bytes. */
-export function parseAnswer(received: string): RawAnswer {
+export function parseResponse(received: string): RawResponse {
   const end = received.indexOf('\r\n\r\n');
   const [statusLine = '', ...lines] = received.slice(0, end).split('\r\n');
   const headers = lines.map((line): readonly [string, string] => {
@@ -349,6 +349,6 @@ export function requestBytes(ask: Ask): string {
 }
 
 /** Sends a request over TLS on a new connection. */
-export async function ask(gateway: Pick<GatewayUnderTest, 'https' | 'ca'>, what: Ask): Promise<RawAnswer> {
-  return parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes(what)));
+export async function ask(gateway: Pick<GatewayUnderTest, 'https' | 'ca'>, what: Ask): Promise<RawResponse> {
+  return parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes(what)));
 }

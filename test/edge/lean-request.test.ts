@@ -7,8 +7,8 @@ import { LeanRequest } from '../../src/edge/server/create-server.js';
 
 t.test('Node builds the headers object only for requests with Expect; rawHeaders always has all headers', async (t) => {
   const seen: object[] = [];
-  const server = http.createServer({ IncomingMessage: LeanRequest, requireHostHeader: false }, answer('request'));
-  server.on('checkContinue', answer('checkContinue')).on('checkExpectation', answer('checkExpectation'));
+  const server = http.createServer({ IncomingMessage: LeanRequest, requireHostHeader: false }, listenerFor('request'));
+  server.on('checkContinue', listenerFor('checkContinue')).on('checkExpectation', listenerFor('checkExpectation'));
   server.listen(0, '127.0.0.1');
   t.teardown(() => server.close());
   await once(server, 'listening');
@@ -33,7 +33,7 @@ t.test('Node builds the headers object only for requests with Expect; rawHeaders
     },
   ]);
 
-  function answer(event: string): http.RequestListener {
+  function listenerFor(event: string): http.RequestListener {
     return (request, response) => {
       seen.push({ event, headers: { ...request.headers }, raw: request.rawHeaders.length });
       response.end();

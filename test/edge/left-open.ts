@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RunningGateway } from '../../src/edge/start-gateway.js';
 
-interface Figure {
+interface Metric {
   readonly name: string;
   readonly values: readonly { readonly value: number }[];
 }
@@ -16,8 +16,8 @@ const gauges = ['gateway_connections', 'gateway_upstream_requests_in_flight'];
 export async function leftOpen(gateways: readonly RunningGateway[], milliseconds: number): Promise<number> {
   const end = performance.now() + milliseconds;
   for (;;) {
-    const figures = (await Promise.all(gateways.map((gateway) => gateway.metricObjects()))).flat() as readonly Figure[];
-    const open = figures
+    const metrics = (await Promise.all(gateways.map((gateway) => gateway.metricObjects()))).flat() as readonly Metric[];
+    const open = metrics
       .filter(({ name }) => gauges.includes(name))
       .flatMap(({ values }) => values)
       .reduce((sum, { value }) => sum + value, 0);

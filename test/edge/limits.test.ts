@@ -8,7 +8,7 @@ import { FairShare } from '../../src/edge/proxy/fair-share.js';
 import { LoopWatch } from '../../src/edge/auth/loop-watch.js';
 import { createManagement } from '../../src/edge/observe/management.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 import { reasons } from './reasons.js';
 
@@ -38,14 +38,14 @@ t.test(
     ];
     for (const [name, bytes, status, body] of cases) {
       gateway.lines.length = 0;
-      const answer = parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes));
-      t.match({ status: answer.status, body: answer.body }, { status, body }, name);
-      t.equal(answer.header('connection'), 'close', name);
+      const response = parseResponse(await exchangeBytes(connect(gateway.http, null), bytes));
+      t.match({ status: response.status, body: response.body }, { status, body }, name);
+      t.equal(response.header('connection'), 'close', name);
       const code = status === 414 ? 'target_too_long' : 'headers_too_large';
       t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], name);
       t.equal(gateway.lines.length, 1, name);
       // A TLS record has at most 16 KiB.
-      const overTls = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+      const overTls = parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
       t.match({ status: overTls.status, body: overTls.body }, { status, body }, `${name}, over TLS`);
     }
     t.equal((await ask(gateway, { path: `/v1/transactions?${'x'.repeat(8000)}`, headers: [key] })).status, 200);
@@ -94,8 +94,8 @@ t.test('connections are limited per address, and unlimited for a trusted proxy',
   const open = async (): Promise<Socket> => {
     const socket = connect(gateway.http, null);
     socket.on('error', () => undefined);
-    const answer = exchangeBytes(socket, requestBytes({}).replace('Connection: close\r\n', ''), () => false);
-    answer.catch(() => undefined);
+    const response = exchangeBytes(socket, requestBytes({}).replace('Connection: close\r\n', ''), () => false);
+    response.catch(() => undefined);
     await once(socket, 'data');
     return socket;
   };
@@ -115,8 +115,8 @@ t.test('connections are limited per address, and unlimited for a trusted proxy',
   t.match(metrics, /^gateway_connections_refused_total\{reason="address_limit"\} [1-9]/m);
 
   const behind = await startTestGateway(t, { config: { ...config, trustedProxies: ['127.0.0.1'] } });
-  const answers = await Promise.all(Array.from({ length: 5 }, () => ask(behind, {})));
-  t.ok(answers.every(({ status }) => status === 401));
+  const responses = await Promise.all(Array.from({ length: 5 }, () => ask(behind, {})));
+  t.ok(responses.every(({ status }) => status === 401));
 });
 
 t.test('a response that only trickles is cut off, and its upstream permit is released', async (t) => {
@@ -215,12 +215,12 @@ t.test('an overloaded gateway refuses at once with 503, and accepts requests aga
     if (busy) setTimeout(block, 1);
   };
   block();
-  let answer = await ask(gateway, { headers: [key] });
-  while (answer.status === 200) answer = await ask(gateway, { headers: [key] });
+  let response = await ask(gateway, { headers: [key] });
+  while (response.status === 200) response = await ask(gateway, { headers: [key] });
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   busy = false;
   t.match(
-    { status: answer.status, body: answer.body, retry: answer.header('retry-after') },
+    { status: response.status, body: response.body, retry: response.header('retry-after') },
     { status: 503, body: '{"success":false,"message":"Service temporarily unavailable","data":null}', retry: '1' },
   );
   t.match(gateway.lines.at(-1), { event: { code: 'overloaded', reason: reasons.overloaded } });

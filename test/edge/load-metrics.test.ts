@@ -15,17 +15,17 @@ t.test('metrics report the open connections and the requests in flight per servi
   upstream.respond = (_request, response) => held.push(response);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
 
-  const figures = async (): Promise<Record<string, number>> => {
+  const metrics = async (): Promise<Record<string, number>> => {
     const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
     const lines = text.matchAll(/^(?:gateway_connections|gateway_upstream_requests_in_flight)\{\w+="(\w+)"\} (\d+)$/gm);
     return Object.fromEntries([...lines].map(([, of = '', value]) => [of, Number(value)]));
   };
   const become = async (expected: Record<string, number>, message: string): Promise<void> => {
     const end = performance.now() + waitMilliseconds;
-    let found = await figures();
+    let found = await metrics();
     while (!isDeepStrictEqual(found, expected) && performance.now() < end) {
       await delay(10);
-      found = await figures();
+      found = await metrics();
     }
     t.same(found, expected, message);
   };

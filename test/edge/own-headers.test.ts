@@ -1,7 +1,7 @@
 import t from 'tap';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
-import type { GatewayUnderTest, RawAnswer } from './harness.js';
+import type { GatewayUnderTest, RawResponse } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 
@@ -9,10 +9,10 @@ const key = ['x-api-key', liveKey] as const;
 async function responses(
   gateway: GatewayUnderTest,
   overTls: boolean,
-): Promise<readonly (readonly [string, RawAnswer])[]> {
+): Promise<readonly (readonly [string, RawResponse])[]> {
   const port = overTls ? gateway.https : gateway.http;
-  const send = async (bytes: string): Promise<RawAnswer> =>
-    parseAnswer(await exchangeBytes(connect(port, overTls ? gateway.ca : null), bytes));
+  const send = async (bytes: string): Promise<RawResponse> =>
+    parseResponse(await exchangeBytes(connect(port, overTls ? gateway.ca : null), bytes));
   return [
     ['proxied', await send(requestBytes({ headers: [key] }))],
     ['denied', await send(requestBytes({}))],

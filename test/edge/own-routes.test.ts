@@ -1,14 +1,14 @@
 import t from 'tap';
 import { createRouteTable } from '../../src/edge/request/routes.js';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream, testKey } from './harness.js';
-import type { Ask, RawAnswer } from './harness.js';
+import type { Ask, RawResponse } from './harness.js';
 import { emptyList } from '../empty-list.js';
 
 const key = ['x-api-key', liveKey] as const;
 const headers = [key];
 const path = '/v1/whoami';
-const dataOf = ({ body }: RawAnswer): Record<string, unknown> =>
+const dataOf = ({ body }: RawResponse): Record<string, unknown> =>
   (JSON.parse(body) as { data: Record<string, unknown> }).data;
 
 t.test('whoami shows the key and its client, and calls no upstream', async (t) => {
@@ -125,7 +125,7 @@ t.test('other methods are 405 and other paths 404, after the key', async (t) => 
 
 t.test('a body that no one reads does no harm, nor does the next request of the connection', async (t) => {
   const gateway = await startTestGateway(t);
-  const withBody = parseAnswer(
+  const withBody = parseResponse(
     await exchangeBytes(
       connect(gateway.https, gateway.ca),
       requestBytes({ path, headers: [key, ['expect', '100-continue']], body: 'x'.repeat(100) }),

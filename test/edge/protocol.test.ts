@@ -3,7 +3,7 @@ import type http from 'node:http';
 import t from 'tap';
 import { type KeyStore, KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { Readiness } from '../../src/edge/observe/readiness.js';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
@@ -81,12 +81,12 @@ t.test(
       gateway.lines.length = 0;
       const socket = connect(gateway.https, gateway.ca);
       const received = await exchangeBytes(socket, bytes, (text) => name.includes('Host') && text.endsWith('}'));
-      const answer = parseAnswer(received);
-      t.match({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
+      const response = parseResponse(received);
+      t.match({ status: response.status, body: response.body }, { status, body: envelope(message) }, name);
       t.same(statuses(received), [status], `${name}: one response`);
-      t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
-      t.equal(answer.header('content-length'), String(answer.body.length));
-      t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+      t.equal(response.header('content-type'), 'application/json; charset=utf-8');
+      t.equal(response.header('content-length'), String(response.body.length));
+      t.match(response.header('x-request-id'), /^[0-9A-Z]{26}$/);
       t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], `${name}: one line`);
       t.equal(gateway.lines.length, 1);
     }
@@ -146,11 +146,11 @@ t.test('a trusted proxy decides the client address and protocol', async (t) => {
     [forwarded('203.0.113.7', ['x-forwarded-proto', 'https']), 200, null],
   ];
   for (const [what, status, message] of cases) {
-    const answer = await ask(gateway, what);
-    t.equal(answer.status, status, JSON.stringify(what.headers));
-    if (message !== null) t.equal(answer.body, envelope(message));
+    const response = await ask(gateway, what);
+    t.equal(response.status, status, JSON.stringify(what.headers));
+    if (message !== null) t.equal(response.body, envelope(message));
   }
-  const plain = parseAnswer(
+  const plain = parseResponse(
     await exchangeBytes(
       connect(gateway.http, null),
       requestBytes(forwarded('203.0.113.7', ['x-forwarded-proto', 'https'])),
@@ -182,11 +182,11 @@ t.test('an untrusted peer cannot choose an address, a protocol or a request id',
     ['x-real-ip', '203.0.113.7'],
     ['x-request-id', 'chosen'],
   ] as const;
-  const answer = await ask(gateway, { headers });
-  t.equal(answer.status, 200);
-  t.not(answer.header('x-request-id'), 'chosen');
+  const response = await ask(gateway, { headers });
+  t.equal(response.status, 200);
+  t.not(response.header('x-request-id'), 'chosen');
   t.equal(upstream.seen[0]?.headers['x-forwarded-for'], '127.0.0.1');
-  const plain = parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes({ headers })));
+  const plain = parseResponse(await exchangeBytes(connect(gateway.http, null), requestBytes({ headers })));
   t.equal(plain.body, envelope('API requests must use HTTPS (TLS)'));
 });
 
@@ -211,9 +211,9 @@ t.test('an unavailable key store is a 503 with retry-after, never a 401', async 
   };
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { keyStore, upstreamUrl: upstream.url });
-  const answer = await ask(gateway, { headers: [key] });
+  const response = await ask(gateway, { headers: [key] });
   t.match(
-    { status: answer.status, body: answer.body, retry: answer.header('retry-after') },
+    { status: response.status, body: response.body, retry: response.header('retry-after') },
     { status: 503, body: envelope('Service temporarily unavailable'), retry: '1' },
   );
   t.equal((await ask(gateway, { headers: [] })).status, 401, 'requests that need no store are decided without it');
@@ -235,8 +235,8 @@ t.test('an unexpected failure is a 500 in the envelope, and its message stays in
     close: () => Promise.resolve(),
   };
   const gateway = await startTestGateway(t, { keyStore });
-  const answer = await ask(gateway, { headers: [key] });
-  t.match({ status: answer.status, body: answer.body }, { status: 500, body: envelope('Internal error') });
+  const response = await ask(gateway, { headers: [key] });
+  t.match({ status: response.status, body: response.body }, { status: 500, body: envelope('Internal error') });
   t.match(gateway.internalErrors, [{ message: 'secret of the house' }]);
 });
 
@@ -296,7 +296,7 @@ t.test('a malformed chunk fails only its own request, with one response', async 
     `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nZZ\r\n`,
   );
   t.same(statuses(received), [400]);
-  t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'));
+  t.equal(parseResponse(received).body, envelope('Malformed HTTP request'));
   t.same(upstream.seen, [], 'an incomplete payout is not forwarded');
 });
 
@@ -312,8 +312,8 @@ t.test('a client that is too slow gets 408, in the headers and in the body', asy
     exchangeBytes(connect(gateway.https, gateway.ca), `${head}Content-Length: 10\r\n\r\n{`),
   ]);
   for (const received of [headers, body]) {
-    const answer = parseAnswer(received);
-    t.match({ status: answer.status, body: answer.body }, { status: 408, body: envelope('Request timeout') });
+    const response = parseResponse(received);
+    t.match({ status: response.status, body: response.body }, { status: 408, body: envelope('Request timeout') });
   }
   t.same(upstream.seen, []);
 });
@@ -340,9 +340,9 @@ t.test('a drain reports not ready, refuses new connections, and lets requests in
   await idleClosed;
   await t.rejects(exchangeBytes(connect(gateway.https, gateway.ca), bytes), 'new connections are refused');
   response.end('made');
-  const answer = parseAnswer(await inFlight);
-  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
-  t.equal(answer.header('connection'), 'close', 'the connection closes after its response');
+  const completed = parseResponse(await inFlight);
+  t.strictSame({ status: completed.status, body: completed.body }, { status: 200, body: 'made' });
+  t.equal(completed.header('connection'), 'close', 'the connection closes after its response');
   await drained;
   t.equal(gateway.lines.length, 1);
 });
@@ -397,7 +397,7 @@ t.test('the management listener serves health and metrics, and the API listeners
   }
   for (const bytes of ['GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n', 'garbage\r\n\r\n']) {
     const received = await exchangeBytes(connect(gateway.management, null), bytes, (text) => text.endsWith('}'));
-    t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'), 'its errors use the envelope too');
+    t.equal(parseResponse(received).body, envelope('Malformed HTTP request'), 'its errors use the envelope too');
   }
   for (const path of ['/livez', '/readyz', '/metrics']) {
     t.equal((await ask(gateway, { path, headers: [] })).status, 401, 'without a key every API path is 401');
@@ -410,13 +410,13 @@ t.test(
   async (t) => {
     const upstream = await startUpstream(t);
     const start = async () => {
-      let toldWarm: (end: readonly [requests: number, failure: unknown]) => void = () => undefined;
-      const warm = new Promise<readonly [requests: number, failure: unknown]>((resolve) => (toldWarm = resolve));
+      let reportWarm: (end: readonly [requests: number, failure: unknown]) => void = () => undefined;
+      const warm = new Promise<readonly [requests: number, failure: unknown]>((resolve) => (reportWarm = resolve));
       const gateway = await startTestGateway(t, {
         upstreamUrl: upstream.url,
         config: { throttle: { badKeys: 1 }, rateLimit: { requestsPerSecond: 1, burst: 1 } },
         onWarm: (requests, failure) => {
-          toldWarm([requests, failure]);
+          reportWarm([requests, failure]);
         },
       });
       const [requests, failure] = await warm;
@@ -519,7 +519,7 @@ t.test('a client that leaves during an upload is client_closed, not an upstream 
 t.test('CONNECT is judged like any other request: no tunnel, and 401 without a key', async (t) => {
   const gateway = await startTestGateway(t);
   const send = async (headers: string) =>
-    parseAnswer(
+    parseResponse(
       await exchangeBytes(
         connect(gateway.https, gateway.ca),
         `CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n${headers}\r\n`,
@@ -539,5 +539,5 @@ t.test('Upgrade is served as a normal request, and the connection closes after i
     bytes.replace('Connection: close', 'Connection: Upgrade') + bytes,
   );
   t.same(statuses(received), [200]);
-  t.equal(parseAnswer(received).header('connection'), 'close');
+  t.equal(parseResponse(received).header('connection'), 'close');
 });

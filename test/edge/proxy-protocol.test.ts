@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import fc from 'fast-check';
 import t from 'tap';
 import { parseProxyHeader } from '../../src/edge/connections/proxy-protocol.js';
-import { exchangeBytes, liveKey, parseAnswer, requestBytes, startTestGateway, startUpstream } from './harness.js';
+import { exchangeBytes, liveKey, parseResponse, requestBytes, startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
@@ -141,7 +141,7 @@ async function askBehind(
   path = '/v1/transactions',
 ) {
   const socket = tls.connect({ ca: gateway.ca, servername: 'localhost', socket: await behind(gateway.https, header) });
-  return parseAnswer(await exchangeBytes(socket, requestBytes({ path, headers: [key, ...headers] })));
+  return parseResponse(await exchangeBytes(socket, requestBytes({ path, headers: [key, ...headers] })));
 }
 
 async function behind(port: number, header: Buffer): Promise<Socket> {
@@ -183,7 +183,7 @@ t.test('behind a load balancer the client address comes from the header, over TL
 });
 
 /** Everything that a connection receives when these packets are sent one after the other. */
-async function answerTo(port: number, packets: readonly Buffer[], end = false): Promise<Buffer> {
+async function responseTo(port: number, packets: readonly Buffer[], end = false): Promise<Buffer> {
   const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -205,7 +205,7 @@ t.test('the request is the same for any packet boundaries in the header and the 
     const packets: Buffer[] = [];
     for (let at = 0; at < bytes.length; at += cut) packets.push(bytes.subarray(at, at + cut));
     gateway.lines.length = 0;
-    t.match((await answerTo(gateway.http, packets)).toString(), 'must use HTTPS', `packets of ${cut}`);
+    t.match((await responseTo(gateway.http, packets)).toString(), 'must use HTTPS', `packets of ${cut}`);
     t.match(gateway.lines, [{ source: { ip: '203.0.113.9', port: 12345 } }]);
     t.equal(gateway.lines.length, 1);
   }
@@ -215,12 +215,12 @@ t.test('a connection without a valid header, or from an untrusted peer, is close
   const gateway = await startTestGateway(t, { config });
   const request = Buffer.from(requestBytes({ headers: [key] }));
   for (const port of [gateway.http, gateway.https]) {
-    t.same(await answerTo(port, [request]), Buffer.alloc(0), 'missing');
-    t.same(await answerTo(port, [Buffer.from('PROXY TCP4 nobody\r\n'), request]), Buffer.alloc(0), 'bad');
-    t.same(await answerTo(port, [v2(0x21, 0x11, Buffer.alloc(0), 65_535)]), Buffer.alloc(0), 'over the length limit');
-    t.same(await answerTo(port, [Buffer.from('PROXY TCP4 203.0.')]), Buffer.alloc(0), 'over the time limit');
-    t.same(await answerTo(port, [Buffer.from('PROXY TCP4')], true), Buffer.alloc(0), 'truncated');
-    t.same(await answerTo(port, [], true), Buffer.alloc(0), 'a port probe');
+    t.same(await responseTo(port, [request]), Buffer.alloc(0), 'missing');
+    t.same(await responseTo(port, [Buffer.from('PROXY TCP4 nobody\r\n'), request]), Buffer.alloc(0), 'bad');
+    t.same(await responseTo(port, [v2(0x21, 0x11, Buffer.alloc(0), 65_535)]), Buffer.alloc(0), 'over the length limit');
+    t.same(await responseTo(port, [Buffer.from('PROXY TCP4 203.0.')]), Buffer.alloc(0), 'over the time limit');
+    t.same(await responseTo(port, [Buffer.from('PROXY TCP4')], true), Buffer.alloc(0), 'truncated');
+    t.same(await responseTo(port, [], true), Buffer.alloc(0), 'a port probe');
   }
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, /gateway_connections_refused_total\{reason="proxy_header"\} 10\n/);
@@ -228,7 +228,7 @@ t.test('a connection without a valid header, or from an untrusted peer, is close
 
   const elsewhere = await startTestGateway(t, { config: { ...config, trustedProxies: ['192.0.2.1'] } });
   for (const port of [elsewhere.http, elsewhere.https]) {
-    t.same(await answerTo(port, [v1('203.0.113.9'), request]), Buffer.alloc(0));
+    t.same(await responseTo(port, [v1('203.0.113.9'), request]), Buffer.alloc(0));
   }
   const counted = await (await fetch(`http://127.0.0.1:${elsewhere.management}/metrics`)).text();
   t.match(counted, /gateway_connections_refused_total\{reason="proxy_untrusted"\} 2\n/);

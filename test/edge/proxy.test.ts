@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { pepperOf } from '../../src/gateway/api-key.js';
-import { recordsOf, ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { recordsOf, ask, connect, exchangeBytes, liveKey, parseResponse, requestBytes } from './harness.js';
 import { startBareUpstream, startTestGateway, startUpstream } from './harness.js';
 import type { RecordingUpstream } from './harness.js';
 
@@ -54,8 +54,8 @@ t.test('an accepted request is forwarded unchanged: method, path, query and body
   ];
   for (const [method, path, expected, body] of cases) {
     upstream.seen.length = 0;
-    const answer = await ask(gateway, { method, path, body, headers: [key, ['content-type', 'application/json']] });
-    t.equal(answer.status, 200, `${method} ${path}`);
+    const response = await ask(gateway, { method, path, body, headers: [key, ['content-type', 'application/json']] });
+    t.equal(response.status, 200, `${method} ${path}`);
     const [seen] = upstream.seen;
     t.match({ method: seen?.method, url: seen?.url }, { method, url: expected });
     t.equal(seen?.body.toString('latin1'), body);
@@ -75,20 +75,20 @@ t.test('a chunked body is forwarded complete and unchanged', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nConnection: close\r\n`;
-  const answer = parseAnswer(
+  const response = parseResponse(
     await exchangeBytes(
       connect(gateway.https, gateway.ca),
       `${head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: x\r\n\r\n`,
     ),
   );
-  t.equal(answer.status, 200);
+  t.equal(response.status, 200);
   t.equal(upstream.seen[0]?.body.toString(), 'abcdefg');
 });
 
 t.test('only the gateway tells the upstream who the client is; client headers cannot', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
-  const answer = await ask(gateway, {
+  const response = await ask(gateway, {
     method: 'POST',
     path: '/v1/payouts',
     body: '{}',
@@ -125,13 +125,13 @@ t.test('only the gateway tells the upstream who the client is; client headers ca
       ['Idempotency-Key', 'kept'],
     ],
   });
-  t.equal(answer.status, 200);
+  t.equal(response.status, 200);
   const headers = upstream.seen[0]?.headers ?? {};
   t.match(headers, {
     'x-merchant-id': 'm_1',
     'x-merchant-key-id': 'key_1',
     'x-merchant-environment': 'live',
-    'x-request-id': answer.header('x-request-id'),
+    'x-request-id': response.header('x-request-id'),
     'x-forwarded-for': '127.0.0.1',
     'x-forwarded-proto': 'https',
     'x-forwarded-host': 'localhost',
@@ -176,24 +176,24 @@ t.test('the response is forwarded unchanged, except hop-by-hop headers', async (
   };
   const bytes = requestBytes({ headers: [key] }).replace('Connection: close\r\n', '');
   const received = await exchangeBytes(connect(gateway.https, gateway.ca), bytes, (text) => text.endsWith('{ } '));
-  const answer = parseAnswer(received);
-  t.equal(answer.status, 201);
-  t.equal(answer.body, '{ } ');
+  const forwarded = parseResponse(received);
+  t.equal(forwarded.status, 201);
+  t.equal(forwarded.body, '{ } ');
   t.same(
-    answer.headers.filter(([name]) => name === 'set-cookie').map(([, value]) => value),
+    forwarded.headers.filter(([name]) => name === 'set-cookie').map(([, value]) => value),
     ['a=1', 'b=2'],
   );
-  t.equal(answer.header('location'), '/dev/payouts/1');
-  t.equal(answer.header('content-length'), '4');
-  t.equal(answer.header('x-hop'), undefined);
-  t.equal(answer.header('proxy-authenticate'), undefined);
+  t.equal(forwarded.header('location'), '/dev/payouts/1');
+  t.equal(forwarded.header('content-length'), '4');
+  t.equal(forwarded.header('x-hop'), undefined);
+  t.equal(forwarded.header('proxy-authenticate'), undefined);
   t.equal(
-    answer.header('connection'),
+    forwarded.header('connection'),
     'keep-alive',
     "the upstream's connection header applies to its own connection only",
   );
-  t.notMatch(answer.header('keep-alive'), '9');
-  t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+  t.notMatch(forwarded.header('keep-alive'), '9');
+  t.match(forwarded.header('x-request-id'), /^[0-9A-Z]{26}$/);
 
   upstream.respond = (_request, response) => response.writeHead(204).end();
   const empty = await ask(gateway, { method: 'DELETE', path: '/v1/dev/customers/1', headers: [key] });
@@ -244,10 +244,10 @@ t.test("an upstream failure is a 502 or 504 in the envelope, without the upstrea
     const gateway = await startTestGateway(t, {
       config: { upstreams: { payouts: { url, timeoutSeconds: status === 504 ? 1 : 60 } } },
     });
-    const answer = await ask(gateway, post);
-    t.strictSame({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
+    const response = await ask(gateway, post);
+    t.strictSame({ status: response.status, body: response.body }, { status, body: envelope(message) }, name);
     t.ok(received.split('POST /payouts').length <= 2, `${name}: sent at most once`);
-    t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
+    t.equal(response.header('content-type'), 'application/json; charset=utf-8');
     t.match(gateway.lines[0], { event: { code: status === 504 ? 'upstream_timeout' : 'upstream_failed' } });
     t.same(gateway.internalErrors, []);
   }
@@ -269,8 +269,8 @@ t.test('a response that breaks off midway is cut off, never completed', async (t
     });
   });
   const gateway = await startTestGateway(t, { upstreamUrl: url });
-  const answer = await ask(gateway, { headers: [key] });
-  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: 'half' });
+  const response = await ask(gateway, { headers: [key] });
+  t.strictSame({ status: response.status, body: response.body }, { status: 200, body: 'half' });
   await gateway.drain();
   t.match(gateway.lines[0], { event: { code: 'upstream_failed' } });
 });
@@ -289,8 +289,8 @@ t.test("a stalled response is cut off after the service's idle timeout, and not 
     config: { upstreams: { transactions: { url, timeoutSeconds: seconds } } },
   });
   const startedAt = performance.now();
-  const answer = await ask(gateway, { headers: [key] });
-  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: '0 600 1200 ' });
+  const response = await ask(gateway, { headers: [key] });
+  t.strictSame({ status: response.status, body: response.body }, { status: 200, body: '0 600 1200 ' });
   t.ok(performance.now() - startedAt >= 1200 + seconds * 1000 - 50, 'not earlier');
   await gateway.drain();
   t.match(gateway.lines, [
@@ -326,11 +326,11 @@ t.test("a response that breaks off before its first body byte is a 502, without 
       );
     });
     const gateway = await startTestGateway(t, { upstreamUrl: url });
-    const answer = await ask(gateway, { headers: [key] });
-    t.strictSame({ status: answer.status, body: answer.body }, { status: 502, body: envelope('Bad gateway') });
-    t.equal(answer.header('etag'), undefined);
-    t.equal(answer.header('set-cookie'), undefined);
-    t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+    const response = await ask(gateway, { headers: [key] });
+    t.strictSame({ status: response.status, body: response.body }, { status: 502, body: envelope('Bad gateway') });
+    t.equal(response.header('etag'), undefined);
+    t.equal(response.header('set-cookie'), undefined);
+    t.match(response.header('x-request-id'), /^[0-9A-Z]{26}$/);
     t.same(gateway.internalErrors, []);
     t.match(gateway.lines, [{ event: { code: 'upstream_failed' } }]);
   }
@@ -343,9 +343,9 @@ t.test('a 304 may have the Content-Length of the representation', async (t) => {
   });
   const gateway = await startTestGateway(t, { upstreamUrl: url });
   for (let count = 0; count < 3; count += 1) {
-    const answer = await ask(gateway, { headers: [key] });
-    t.strictSame({ status: answer.status, body: answer.body }, { status: 304, body: '' });
-    t.equal(answer.header('etag'), '"x"');
+    const response = await ask(gateway, { headers: [key] });
+    t.strictSame({ status: response.status, body: response.body }, { status: 304, body: '' });
+    t.equal(response.header('etag'), '"x"');
   }
   t.same(gateway.internalErrors, []);
 });
@@ -377,9 +377,9 @@ t.test('interim (1xx) responses are skipped, and the final response is forwarded
     for (const cut of cuts) {
       parts = [...cut];
       const sent = method === 'GET' ? {} : { method, path: '/v1/payouts', body: '{}' };
-      const answer = await ask(gateway, { ...sent, headers: [key] });
-      t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body });
-      t.equal(answer.header('link'), undefined);
+      const response = await ask(gateway, { ...sent, headers: [key] });
+      t.strictSame({ status: response.status, body: response.body }, { status: 200, body });
+      t.equal(response.header('link'), undefined);
     }
   }
   parts = [`HTTP/1.1 100 Continue\r\nx: ${'y'.repeat(20_000)}`];
@@ -416,13 +416,13 @@ t.test('a body above the limit is a 413, declared or streamed', async (t) => {
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits: { bodyBytes: 1024 } } });
   const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\n`;
   const open = () => connect(gateway.https, gateway.ca);
-  const declared = parseAnswer(
+  const declared = parseResponse(
     await exchangeBytes(open(), `${head}Content-Length: 1025\r\nExpect: 100-continue\r\n\r\n`),
   );
   t.match({ status: declared.status, body: declared.body }, { status: 413, body: envelope('Request body too large') });
   t.equal(upstream.sockets.size, 0, 'declared: nothing is forwarded');
   const chunk = `200\r\n${'x'.repeat(512)}\r\n`;
-  const streamed = parseAnswer(
+  const streamed = parseResponse(
     await exchangeBytes(open(), `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}`),
   );
   t.match({ status: streamed.status, body: streamed.body }, { status: 413, body: envelope('Request body too large') });

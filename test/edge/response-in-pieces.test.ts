@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest, RecordingUpstream } from './harness.js';
 
@@ -67,21 +67,21 @@ t.test('a response in several pieces is forwarded byte for byte over each protoc
         void writeApart(response, pieces);
       };
       const name = `${framing}, ${body.length} bytes`;
-      const answers = {
-        'HTTP/1.1': parseAnswer(await exchangeBytes(connect(gateway.http, null), whole)),
+      const responses = {
+        'HTTP/1.1': parseResponse(await exchangeBytes(connect(gateway.http, null), whole)),
         'HTTP/1.1 over TLS': await ask(gateway, { headers: [key] }),
-        'HTTP/1.0': parseAnswer(
+        'HTTP/1.0': parseResponse(
           await exchangeBytes(connect(gateway.http, null), whole.replace('HTTP/1.1', 'HTTP/1.0')),
         ),
       };
-      for (const [protocol, answer] of Object.entries(answers)) {
-        t.equal(answer.status, 200, `${protocol}: ${name}`);
-        t.equal(answer.header('etag'), '"x"');
-        t.equal(answer.header('content-type'), undefined, 'no content-type is added');
-        t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
-        const isChunked = answer.header('transfer-encoding') === 'chunked';
+      for (const [protocol, response] of Object.entries(responses)) {
+        t.equal(response.status, 200, `${protocol}: ${name}`);
+        t.equal(response.header('etag'), '"x"');
+        t.equal(response.header('content-type'), undefined, 'no content-type is added');
+        t.match(response.header('x-request-id'), /^[0-9A-Z]{26}$/);
+        const isChunked = response.header('transfer-encoding') === 'chunked';
         t.equal(isChunked, framing === 'transfer-encoding' && protocol !== 'HTTP/1.0');
-        t.ok((isChunked ? unchunked(answer.body) : answer.body) === body, `${protocol}: ${name}: every byte`);
+        t.ok((isChunked ? unchunked(response.body) : response.body) === body, `${protocol}: ${name}: every byte`);
       }
       const lines = await linesOf(gateway, 3);
       for (const line of lines.splice(0)) {
@@ -160,10 +160,10 @@ t.test('a service may pause in its response while another request waits behind i
 
 t.test('the response to a client that has already left is not read to its end', hang, async (t) => {
   const upstream = await startUpstream(t);
-  let answer = (): void => undefined;
+  let respond = (): void => undefined;
   const asked = new Promise<void>((resolve) => {
     upstream.respond = (_request, response) => {
-      answer = () => {
+      respond = () => {
         response.setHeader('content-length', large);
         response.write(Buffer.alloc(100_000));
       };
@@ -177,7 +177,7 @@ t.test('the response to a client that has already left is not read to its end', 
   socket.destroy();
   t.match(await linesOf(gateway, 1), [{ event: { code: 'client_closed' } }]);
   t.equal(upstream.sockets.size, 1);
-  answer();
+  respond();
   await closeOf(upstream);
   t.equal(gateway.lines.length, 1);
   t.same(gateway.internalErrors, []);

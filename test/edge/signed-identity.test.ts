@@ -91,9 +91,9 @@ t.test('an upstream can verify the identity with the keys that the management li
     t.equal((payload.exp ?? 0) - (payload.iat ?? 0), 60);
     t.equal(protectedHeader.typ, 'JWT');
 
-    const answer = await fetch(jwks);
-    t.equal(answer.status, 200);
-    const { keys } = (await answer.json()) as { keys: Record<string, unknown>[] };
+    const response = await fetch(jwks);
+    t.equal(response.status, 200);
+    const { keys } = (await response.json()) as { keys: Record<string, unknown>[] };
     t.equal(keys.length, 1);
     t.notOk('d' in (keys[0] ?? {}), 'no private key is published');
     t.equal(keys[0]?.kid, protectedHeader.kid);
@@ -133,9 +133,9 @@ t.test('a request whose assertion cannot be signed is not forwarded', async (t) 
   const upstream = await startUpstream(t);
   const identity = { assertionFor: () => Promise.reject(new Error('no entropy')), publicKeys: {} };
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, identity });
-  const answer = await ask(gateway, { headers: [['x-api-key', liveKey]] });
-  t.equal(answer.status, 500);
-  t.equal(answer.body, '{"success":false,"message":"Internal error","data":null}');
+  const response = await ask(gateway, { headers: [['x-api-key', liveKey]] });
+  t.equal(response.status, 500);
+  t.equal(response.body, '{"success":false,"message":"Internal error","data":null}');
   t.equal(upstream.seen.length, 0);
 });
 

@@ -8,7 +8,7 @@ import {
   exchangeBytes,
   type GatewaySetup,
   liveKey,
-  parseAnswer,
+  parseResponse,
   requestBytes,
   startTestGateway,
   startUpstream,
@@ -42,7 +42,7 @@ async function receivedAfterStall(socket: Socket, bytes: string): Promise<string
 
 /** Like `receivedAfterStall`, but returns the status of the first response. */
 async function statusAfterStall(socket: Socket, bytes: string): Promise<number> {
-  return parseAnswer(await receivedAfterStall(socket, bytes)).status;
+  return parseResponse(await receivedAfterStall(socket, bytes)).status;
 }
 
 t.test('a request whose head arrives while the process stalls is not late', async (t) => {

@@ -17,7 +17,7 @@ const limits = {
 };
 
 /** The result for a source after a denial: the denial code, or the throttling code with its retry-after. */
-function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
+function resultOf(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
   try {
     throttle.denied(source, denial);
     return denial;
@@ -40,25 +40,25 @@ t.test('clients are counted per address, and in IPv6 per /64', (t) => {
 t.test('a source is throttled after `badKeys` bad keys within the window, and free again after the pause', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle(limits, () => now);
-  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
-  t.equal(told(throttle, 'a', 'key_format'), 'key_format');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(resultOf(throttle, 'a', 'key_format'), 'key_format');
   now += 60_000;
-  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'a new window begins');
-  t.equal(told(throttle, 'a', 'key_inactive'), 'key_inactive');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'key_unknown', 'a new window begins');
+  t.equal(resultOf(throttle, 'a', 'key_inactive'), 'key_inactive');
   t.equal(throttle.throttled, 0);
-  t.equal(told(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last denial before throttling');
+  t.equal(resultOf(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last denial before throttling');
   t.equal(throttle.throttled, 1);
-  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 30');
-  t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'other sources are not throttled');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'throttled 30');
+  t.equal(resultOf(throttle, 'b', 'key_unknown'), 'key_unknown', 'other sources are not throttled');
   now += 29_500;
-  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'the rest of the pause');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'throttled 1', 'the rest of the pause');
   now += 499;
   t.equal(throttle.isQuiet, false);
   now += 1;
   t.equal(throttle.throttled, 0);
   t.equal(throttle.isQuiet, true, 'at the moment the pause ends');
-  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
-  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'the count starts again at zero');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(resultOf(throttle, 'a', 'key_unknown'), 'key_unknown', 'the count starts again at zero');
   t.end();
 });
 
@@ -68,7 +68,7 @@ t.test('permission denials of valid keys do not count; a throttled source cannot
     .map(({ code }) => code)
     .filter((code) => {
       const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
-      told(throttle, 'a', code);
+      resultOf(throttle, 'a', code);
       return throttle.throttled === 1;
     });
   t.same(counted, [
@@ -76,16 +76,17 @@ t.test('permission denials of valid keys do not count; a throttled source cannot
     ...['test_key_in_live', 'live_key_in_test', 'key_unknown', 'key_inactive'],
   ]);
   const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
-  told(throttle, 'a', 'key_unknown');
-  const stillTold = denials.map(({ code }) => code).filter((code) => told(throttle, 'a', code) === code);
-  t.same(stillTold, ['https_required', 'tor_blocked', 'key_required', 'permission_denied']);
+  resultOf(throttle, 'a', 'key_unknown');
+  const unthrottled = denials.map(({ code }) => code).filter((code) => resultOf(throttle, 'a', code) === code);
+  t.same(unthrottled, ['https_required', 'tor_blocked', 'key_required', 'permission_denied']);
   t.end();
 });
 
 t.test('many bad requests during a pause extend it; a few do not', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle(limits, () => now);
-  const flood = (count: number): string[] => Array.from({ length: count }, () => told(throttle, 'a', 'key_unknown'));
+  const flood = (count: number): string[] =>
+    Array.from({ length: count }, () => resultOf(throttle, 'a', 'key_unknown'));
   flood(3);
   now += 20_000;
   t.same(flood(3), ['throttled 10', 'throttled 10', 'throttled 10']);
@@ -100,15 +101,15 @@ t.test('many bad requests during a pause extend it; a few do not', (t) => {
 t.test('sources below their own limit are throttled together once their total is too high', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle({ ...limits, totalBadKeys: 10 }, () => now);
-  for (let count = 0; count < 7; count += 1) told(throttle, String(count), 'key_required');
-  for (let count = 0; count < 2; count += 1) told(throttle, '6', 'key_required');
+  for (let count = 0; count < 7; count += 1) resultOf(throttle, String(count), 'key_required');
+  for (let count = 0; count < 2; count += 1) resultOf(throttle, '6', 'key_required');
   t.ok(throttle.limits('6'), 'this source is throttled by its own limit');
-  for (let count = 7; count < 10; count += 1) told(throttle, String(count), 'key_required');
+  for (let count = 7; count < 10; count += 1) resultOf(throttle, String(count), 'key_required');
   t.notOk(throttle.isTotalReached, 'its bad keys no longer count in the total of the others');
   throttle.count(null);
   t.ok(throttle.isTotalReached, 'requests of unknown clients count too');
   t.ok(throttle.limits('new'));
-  t.equal(told(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 because of other sources');
+  t.equal(resultOf(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 because of other sources');
   now += 30_000;
   t.notOk(throttle.limits('new'));
   t.end();
@@ -116,10 +117,10 @@ t.test('sources below their own limit are throttled together once their total is
 
 t.test('beyond maxSources the oldest source is forgotten: memory stays bounded', (t) => {
   const throttle = new BadKeyThrottle({ ...limits, badKeys: 1, maxSources: 10 }, () => 0);
-  for (let count = 0; count < 1000; count += 1) told(throttle, String(count), 'key_unknown');
+  for (let count = 0; count < 1000; count += 1) resultOf(throttle, String(count), 'key_unknown');
   t.equal(throttle.throttled, 10);
-  t.equal(told(throttle, '999', 'key_unknown'), 'throttled 30');
-  t.equal(told(throttle, '0', 'key_unknown'), 'key_unknown');
+  t.equal(resultOf(throttle, '999', 'key_unknown'), 'throttled 30');
+  t.equal(resultOf(throttle, '0', 'key_unknown'), 'key_unknown');
   t.end();
 });
 
@@ -225,7 +226,7 @@ t.test('a merchant over its rate gets retry-after; other merchants are not delay
   const count = (merchantId: string): string => {
     let headers = '';
     try {
-      const counted = rate.count(merchantId, (told) => (headers = Object.values(told).join(' ')));
+      const counted = rate.count(merchantId, (fields) => (headers = Object.values(fields).join(' ')));
       return counted instanceof Promise ? 'later' : headers;
     } catch (error) {
       return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
@@ -258,7 +259,7 @@ t.test(
     const count = async (): Promise<string> => {
       let headers = '';
       try {
-        await rate.count('m_1', (told) => (headers = Object.values(told).join(' ')));
+        await rate.count('m_1', (fields) => (headers = Object.values(fields).join(' ')));
         return headers;
       } catch (error) {
         return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
@@ -269,7 +270,7 @@ t.test(
       ['"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1', '"merchant";q=3;w=2 "merchant";r=1;t=1 3 1 1'],
       'counted in the process, synchronously',
     );
-    for (const [take, told] of [
+    for (const [take, expected] of [
       [{ taken: true, tokens: 2 }, '"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1'],
       [{ taken: true, tokens: 0.25 }, '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
       [{ taken: false, tokens: 0.25 }, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
@@ -278,7 +279,7 @@ t.test(
       [null, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
     ] as const) {
       shared = Promise.resolve(take);
-      t.equal(await count(), told);
+      t.equal(await count(), expected);
     }
     t.same(rate.stats, { together: 4, alone: 4 });
   },
@@ -341,20 +342,20 @@ t.test('the rate limit is off by default; when on, headers report it', async (t)
     upstreamUrl: upstream.url,
     config: { rateLimit: { requestsPerSecond: 1, burst: 1 } },
   });
-  const answers = await Promise.all(Array.from({ length: 12 }, () => ask(limited, { headers })));
-  const passed = answers.filter(({ status }) => status === 200);
-  const refused = answers.filter(({ status }) => status === 429);
+  const responses = await Promise.all(Array.from({ length: 12 }, () => ask(limited, { headers })));
+  const passed = responses.filter(({ status }) => status === 200);
+  const refused = responses.filter(({ status }) => status === 429);
   t.equal(passed.length + refused.length, 12);
   t.ok(passed.length > 0 && refused.length > 0, `${passed.length} passed, ${refused.length} were refused`);
-  for (const answer of answers) {
-    t.equal(answer.header('ratelimit-limit'), '1');
-    t.equal(answer.header('ratelimit-policy'), '"merchant";q=1;w=1');
-    t.match(answer.header('ratelimit'), /^"merchant";r=0;t=[01]$/);
+  for (const response of responses) {
+    t.equal(response.header('ratelimit-limit'), '1');
+    t.equal(response.header('ratelimit-policy'), '"merchant";q=1;w=1');
+    t.match(response.header('ratelimit'), /^"merchant";r=0;t=[01]$/);
   }
-  for (const answer of refused) {
-    t.equal(answer.body, tooMany);
-    t.equal(answer.header('retry-after'), '1');
-    t.equal(answer.header('ratelimit-remaining'), '0');
+  for (const response of refused) {
+    t.equal(response.body, tooMany);
+    t.equal(response.header('retry-after'), '1');
+    t.equal(response.header('ratelimit-remaining'), '0');
   }
   t.ok(limited.lines.some((line) => (line.event as { code: string }).code === 'rate_limited'));
   t.equal((await ask(limited, { headers: [['x-api-key', 'svc_live_wrong']] })).header('ratelimit-limit'), undefined);

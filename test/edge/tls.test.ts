@@ -12,7 +12,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import type { SelfSigned } from '../../src/cli/dev/self-signed.js';
 import { makeCertificate } from './certificates.js';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseResponse, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest } from './harness.js';
 import { emptyList } from '../empty-list.js';
@@ -106,9 +106,9 @@ t.test('a client whose ALPN offers only HTTP/1.0 is served with it', async (t) =
     ALPNProtocols,
   });
   const bytes = `POST /v1/payouts HTTP/1.0\r\nx-api-key: ${liveKey}\r\nContent-Length: 2\r\n\r\n{}`;
-  const answer = parseAnswer(await exchangeBytes(socket, bytes));
-  t.equal(answer.status, 200);
-  t.match(answer.body, '"success":true');
+  const response = parseResponse(await exchangeBytes(socket, bytes));
+  t.equal(response.status, 200);
+  t.match(response.body, '"success":true');
 });
 
 t.test('ALPN offers only HTTP/1.1; a client that offers only HTTP/2 gets no connection', async (t) => {
@@ -261,8 +261,8 @@ t.test('new files are used from the next handshake on; unusable ones change noth
   t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'the next usable certificate is used');
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 7\n/);
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="replaced"\} 2\n/);
-  const answer = parseAnswer(await exchangeBytes(kept, requestBytes({ headers: [key] })));
-  t.equal(answer.status, 200, 'a connection opened before the changes is still served');
+  const response = parseResponse(await exchangeBytes(kept, requestBytes({ headers: [key] })));
+  t.equal(response.status, 200, 'a connection opened before the changes is still served');
 });
 
 t.test('an expired certificate that is already in use does not prevent the replacement of other files', async (t) => {
@@ -381,22 +381,22 @@ t.test('client certificates: required, requested or ignored as configured; an in
   });
   const started = async (mode: 'none' | 'request' | 'require') =>
     startTestGateway(t, { config: { listen: { https: listening(mode) } } });
-  const [none, request, require] = [await started('none'), await started('request'), await started('require')];
-  const answers = async ({ https: port }: GatewayUnderTest, options: ConnectionOptions): Promise<boolean> => {
+  const [notRequested, request, require] = [await started('none'), await started('request'), await started('require')];
+  const isServed = async ({ https: port }: GatewayUnderTest, options: ConnectionOptions): Promise<boolean> => {
     const socket = await handshake(port, options);
     return (
       socket !== null && (await exchangeBytes(socket, requestBytes({})).catch(() => '')).includes('Key is required')
     );
   };
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-    for (const [gateway, nobody, good, bad] of [
-      [none, true, true, true],
+    for (const [gateway, absent, good, bad] of [
+      [notRequested, true, true, true],
       [request, true, true, false],
       [require, false, true, false],
     ] as const) {
-      t.equal(await answers(gateway, { maxVersion: version }), nobody, 'without a certificate');
-      t.equal(await answers(gateway, { maxVersion: version, ...client }), good, 'with a valid certificate');
-      t.equal(await answers(gateway, { maxVersion: version, ...stranger }), bad, 'with a certificate of another CA');
+      t.equal(await isServed(gateway, { maxVersion: version }), absent, 'without a certificate');
+      t.equal(await isServed(gateway, { maxVersion: version, ...client }), good, 'with a valid certificate');
+      t.equal(await isServed(gateway, { maxVersion: version, ...stranger }), bad, 'with a certificate of another CA');
     }
   }
   const { fingerprint256 } = new X509Certificate(client.cert);
@@ -405,8 +405,8 @@ t.test('client certificates: required, requested or ignored as configured; an in
   t.same(logged(require), [shown, shown]);
   t.same(logged(request), [undefined, shown, undefined, shown]);
   // A ticket issued without a client certificate must not stand in for one, although the ticket keys are the same.
-  const session = await sessionOf(none);
-  t.notOk(await answers(require, { session }), 'a session of a gateway without client certificates is not resumed');
+  const session = await sessionOf(notRequested);
+  t.notOk(await isServed(require, { session }), 'a session of a gateway without client certificates is not resumed');
   t.match(await metricsOf(require), /reason="tls_client_certificate"\} [1-9]/);
 });
 

@@ -62,8 +62,8 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   t.equal(await outcome(gateway, '198.51.100.9'), refused);
   t.equal(await outcome(gateway, '198.51.100.9', 'svc_live_unknown'), refused, 'for any key');
   t.equal(await outcome(gateway, '198.51.100.9', null), refused, 'without a key');
-  const answer = await ask(gateway, { headers: from('198.51.100.9') });
-  t.equal(answer.header('retry-after'), '1');
+  const response = await ask(gateway, { headers: from('198.51.100.9') });
+  t.equal(response.header('retry-after'), '1');
   const onion = await ask(gateway, { headers: [...from('198.51.100.9'), ['origin', 'https://x.onion']] });
   t.equal(onion.status, 401, 'a denial that needs no list is still decided');
   const plain = await ask(gateway, { headers: [...from('198.51.100.9'), ['x-forwarded-proto', 'http']] });
@@ -72,7 +72,7 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, /^gateway_key_lookup_duration_seconds_count\{source="unavailable"\} 0$/m, 'no key was looked up');
 
-  world.answers.set(url, content(['198.51.100.9']));
+  world.responses.set(url, content(['198.51.100.9']));
   await exits.tick();
   t.match(await readiness(gateway), {
     status: 200,
@@ -98,7 +98,7 @@ t.test('with whenUnavailable "allow" the gateway is ready and treats no client a
 
 t.test('the digest of the deciding list is in the line of the refused request and in the metrics', async (t) => {
   const world = new TestWorld();
-  world.answers.set(url, content(['198.51.100.9', '2001:db8::5']));
+  world.responses.set(url, content(['198.51.100.9', '2001:db8::5']));
   const { exits } = world.open(t.testdir(), { from: [url] });
   await exits.tick();
   const { gateway } = await start(t, { torExits: exits, geoIp: databases });

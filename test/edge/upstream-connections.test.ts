@@ -36,8 +36,8 @@ async function startService(t: Teardown, onConnection: (socket: Socket, count: n
 }
 
 /** Responds to each request that arrives in one piece. */
-function answering(answer = ok): (socket: Socket) => void {
-  return (socket) => socket.on('data', () => socket.write(answer, 'latin1'));
+function respondingWith(response = ok): (socket: Socket) => void {
+  return (socket) => socket.on('data', () => socket.write(response, 'latin1'));
 }
 
 function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}): Upstream {
@@ -54,10 +54,10 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
 /** Sends a request. Resolves at the end of the turn, so that no client sends its next request earlier. */
 function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamResponse> {
   return new Promise((resolve, failed) => {
-    const answered = (answer: UpstreamResponse): void => {
-      setImmediate(resolve, answer);
+    const onResponse = (response: UpstreamResponse): void => {
+      setImmediate(resolve, response);
     };
-    const none = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
+    const defaults = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
     const whole = {
       bodyAtHand: () => null,
       bodyIsWhole: () => true,
@@ -66,7 +66,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
       onUploadEnd: () => undefined,
       onHeaders: () => undefined,
     };
-    upstream.send({ merchantId: 'm_1', ...none, ...whole, onResponse: answered, failed, ...request });
+    upstream.send({ merchantId: 'm_1', ...defaults, ...whole, onResponse, failed, ...request });
   });
 }
 
@@ -90,7 +90,7 @@ async function until(hasCome: () => boolean): Promise<void> {
 }
 
 t.test('sequential requests share a connection; concurrent requests each have one', async (t) => {
-  const service = await startService(t, answering());
+  const service = await startService(t, respondingWith());
   const upstream = open(t, service.url);
   for (let count = 0; count < 5; count += 1) t.equal(await ask(upstream), 'ok');
   t.equal(service.sockets.length, 1);
@@ -99,7 +99,7 @@ t.test('sequential requests share a connection; concurrent requests each have on
 });
 
 t.test('a connection is reused if the service keeps it open longer than a request needs to arrive', async (t) => {
-  const cases: readonly (readonly [answer: string, connections: number])[] = [
+  const cases: readonly (readonly [response: string, connections: number])[] = [
     [ok, 1],
     ...['timeout=3', 'timeout=5, max=9', 'timeout=1000000', 'timeout=99999999999', 'timeout=-1', 'max=1', ''].map(
       (hint) => [ok.replace('\r\n', `\r\nKeep-Alive: ${hint}\r\n`), 1] as const,
@@ -112,16 +112,16 @@ t.test('a connection is reused if the service keeps it open longer than a reques
     [ok.replace('HTTP/1.1', 'HTTP/1.0').replace('\r\n', '\r\nConnection: keep-alive\r\n'), 1],
     ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n', 1],
   ];
-  for (const [answer, connections] of cases) {
-    const service = await startService(t, answering(answer));
+  for (const [response, connections] of cases) {
+    const service = await startService(t, respondingWith(response));
     const upstream = open(t, service.url);
     t.same([await ask(upstream), await ask(upstream)], ['ok', 'ok']);
-    t.equal(service.sockets.length, connections, JSON.stringify(answer));
+    t.equal(service.sockets.length, connections, JSON.stringify(response));
   }
 });
 
 t.test('an idle connection is closed before the service closes it', hang, async (t) => {
-  const service = await startService(t, answering(ok.replace('\r\n', '\r\nKeep-Alive: timeout=3\r\n')));
+  const service = await startService(t, respondingWith(ok.replace('\r\n', '\r\nKeep-Alive: timeout=3\r\n')));
   const upstream = open(t, service.url);
   t.equal(await ask(upstream), 'ok');
   const [socket] = service.sockets;
@@ -146,7 +146,7 @@ t.test('a connection that the service closes right after its response is not reu
 t.test('an idle connection that its service closes or resets is not reused', async (t) => {
   const endings: ((socket: Socket) => unknown)[] = [(socket) => socket.end(), (socket) => socket.resetAndDestroy()];
   for (const end of endings) {
-    const service = await startService(t, answering());
+    const service = await startService(t, respondingWith());
     const upstream = open(t, service.url);
     t.equal(await ask(upstream), 'ok');
     const [socket] = service.sockets;
@@ -160,7 +160,7 @@ t.test('an idle connection that its service closes or resets is not reused', asy
 });
 
 t.test('a service can have an IPv6 address', async (t) => {
-  const server = net.createServer(answering()).listen(0, '::1');
+  const server = net.createServer(respondingWith()).listen(0, '::1');
   t.teardown(() => server.close());
   await once(server, 'listening');
   const upstream = open(t, `http://[::1]:${(server.address() as AddressInfo).port}`);
@@ -204,13 +204,13 @@ function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): 
   };
 }
 
-const withoutAnswer: readonly ((socket: Socket) => unknown)[] = [
+const withoutResponse: readonly ((socket: Socket) => unknown)[] = [
   (socket) => socket.end(),
   (socket) => socket.resetAndDestroy(),
 ];
 
 t.test('a GET or HEAD is retried once, on a new connection, if a reused one ends without a response', async (t) => {
-  for (const end of withoutAnswer) {
+  for (const end of withoutResponse) {
     for (const method of ['GET', 'HEAD']) {
       const seen: string[] = [];
       const service = await startService(t, endingAtSecond(end, seen));
@@ -227,7 +227,7 @@ t.test('a GET or HEAD is retried once, on a new connection, if a reused one ends
 });
 
 t.test('the retry does not use a spare connection, because a stopping service closes this one too', hang, async (t) => {
-  for (const end of withoutAnswer) {
+  for (const end of withoutResponse) {
     for (const endsAtOnce of [true, false]) {
       const sockets: Socket[] = [];
       let requests = 0;
@@ -258,7 +258,7 @@ t.test('a request with side effects, a body or a partial response is not retried
   const cut = (socket: Socket): unknown => socket.end();
   const body = (): Partial<UpstreamRequest> => ({ body: Readable.from([Buffer.from('{}')]), bodyBytes: 2 });
   const cases: readonly (readonly [Partial<UpstreamRequest>, (socket: Socket) => unknown])[] = [
-    ...withoutAnswer.flatMap((end) =>
+    ...withoutResponse.flatMap((end) =>
       ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'].map((method) => [{ method }, end] as const),
     ),
     [{ method: 'POST', ...body() }, cut],
@@ -280,7 +280,7 @@ t.test('a request with side effects, a body or a partial response is not retried
 });
 
 t.test('a retry that gets no response either is a failure', async (t) => {
-  for (const end of withoutAnswer) {
+  for (const end of withoutResponse) {
     const service = await startService(t, (socket, count) => {
       if (count === 1) endingAtSecond(end)(socket);
       else socket.on('data', () => end(socket));
@@ -439,7 +439,7 @@ t.test('backpressure: a client that pauses stops a large response, then gets all
 /** A service that leaves clients without a TLS handshake. Once `goOn` is set, it completes those of new connections. */
 async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
   const { cert, key } = await createSelfSigned(new Date());
-  const server = tls.createServer({ cert, key }, answering()).on('tlsClientError', () => undefined);
+  const server = tls.createServer({ cert, key }, respondingWith()).on('tlsClientError', () => undefined);
   const service = await startService(t, (socket) => {
     if (standstill.goOn) server.emit('connection', socket);
   });

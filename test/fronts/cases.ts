@@ -7,7 +7,7 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { gatewayErrors } from '../../src/policy/gateway-errors.js';
 import { freePort } from '../adapters/redis-server.js';
-import { exchangeBytes, liveKey, parseAnswer, recordsOf, startBareUpstream } from '../edge/harness.js';
+import { exchangeBytes, liveKey, parseResponse, recordsOf, startBareUpstream } from '../edge/harness.js';
 import type { Teardown } from '../edge/harness.js';
 import { clientAddress, connectClient, connectTls, curl, deploy, send } from './deployment.js';
 import type { FrontKind } from './fixture.js';
@@ -153,9 +153,11 @@ export function testFront(kind: FrontKind): void {
   });
 
   test('its messages are those of the gateway', (t) => {
-    const told = [...readFileSync(kind.file, 'utf8').matchAll(/\b([45]\d\d) [^\n]*?"(?:message":")?([A-Z][^"]+)"/g)];
+    const configured = [
+      ...readFileSync(kind.file, 'utf8').matchAll(/\b([45]\d\d) [^\n]*?"(?:message":")?([A-Z][^"]+)"/g),
+    ];
     const known = new Set(Object.values(gatewayErrors).map(({ status, message }) => `${status} ${message}`));
-    const messages = told.map(([, status = '', message = '']) => `${status} ${message}`);
+    const messages = configured.map(([, status = '', message = '']) => `${status} ${message}`);
     t.ok(messages.length >= 8);
     t.same(
       messages.filter((one) => !known.has(one)),
@@ -196,7 +198,7 @@ export function testFront(kind: FrontKind): void {
     }
     const fields = `host: api.example\r\nx-api-key: ${liveKey}\r\nconnection: close\r\n`;
     const bytes = await exchangeBytes(connectTls(front, 'http/1.1'), `GET /v1/payouts HTTP/1.1\r\n${fields}\r\n`);
-    const { status, headers, body } = parseAnswer(bytes);
+    const { status, headers, body } = parseResponse(bytes);
     const named = headers.map(([name, value]) => [name.toLowerCase(), value] as const);
     matches(t, { status, headers: Object.fromEntries(named), body }, 'GET');
     t.notMatch(await front.written(), liveKey);
@@ -292,7 +294,7 @@ export function testFront(kind: FrontKind): void {
       'GET / HTTP/1.1\r\nhost: a\r\nx note: v\r\n\r\n',
     ];
     for (const request of requests) {
-      const response = parseAnswer(await exchangeBytes(connectTls(front, 'http/1.1'), request));
+      const response = parseResponse(await exchangeBytes(connectTls(front, 'http/1.1'), request));
       t.equal(response.status, 400, request);
       if (kind.envelopesMalformed) t.equal(response.body, envelope(400, 'Malformed HTTP request').body, request);
     }
@@ -303,7 +305,7 @@ export function testFront(kind: FrontKind): void {
         [`/ HTTP/1.1\r\nx-long: ${long}`, 431, 'Request header fields too large'],
       ] as const) {
         const bytes = await exchangeBytes(connectTls(front, 'http/1.1'), `GET ${target}\r\nhost: a\r\n\r\n`);
-        const { status: given, body } = parseAnswer(bytes);
+        const { status: given, body } = parseResponse(bytes);
         t.same([given, body], [status, envelope(status, message).body]);
       }
     }

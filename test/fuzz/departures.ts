@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import tls from 'node:tls';
 import { liveKey } from '../edge/harness.js';
 import type { GatewayUnderTest } from '../edge/harness.js';
-import { serviceAnswers } from './hasty-service.js';
+import { serviceBehaviours } from './hasty-service.js';
 import type { Random } from './random.js';
 
 const methods = ['GET', 'POST', 'PUT', 'DELETE'];
@@ -58,14 +58,14 @@ export function departure(random: Random): Departure {
 }
 
 function http1Request(random: Random, isPlain: boolean): Buffer[] {
-  const { method, key, answer, declared, sent } = request(random);
+  const { method, key, behaviour, declared, sent } = request(random);
   const isChunked = declared > 0 && random.oneIn(3);
   const framing = isChunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${declared}`;
   const head = [
     `${method} /v1/dev/customers/1 HTTP/1.1`,
     'Host: localhost',
     `x-api-key: ${key}`,
-    `x-answer: ${answer}`,
+    `x-answer: ${behaviour}`,
     ...(isPlain ? ['x-forwarded-proto: https'] : []),
     ...(declared > 0 ? [framing] : []),
     ...(random.oneIn(6) ? ['Expect: 100-continue'] : []),
@@ -82,7 +82,7 @@ function http1Request(random: Random, isPlain: boolean): Buffer[] {
 interface Asked {
   readonly method: string;
   readonly key: string;
-  readonly answer: string;
+  readonly behaviour: string;
   readonly declared: number;
   readonly sent: number;
 }
@@ -92,7 +92,7 @@ function request(random: Random): Asked {
   return {
     method: random.pick(methods),
     key: random.oneIn(4) ? 'svc_live_guess' : liveKey,
-    answer: random.pick(Object.keys(serviceAnswers)),
+    behaviour: random.pick(Object.keys(serviceBehaviours)),
     declared,
     sent: random.oneIn(2) ? declared : random.below(declared + 1),
   };

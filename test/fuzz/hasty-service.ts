@@ -3,7 +3,7 @@ import type { Teardown } from '../edge/harness.js';
 import { startServer } from '../start-server.js';
 
 /** The behaviours of the service, which a request selects by its `x-answer` header. */
-export const serviceAnswers = {
+export const serviceBehaviours = {
   early: (_request, response) => response.end('{}'),
   whole: (request, response) => request.resume().once('end', () => response.end('{}')),
   late: (request, response) => request.resume().once('end', () => setTimeout(() => response.end('{}'), 5)),
@@ -30,8 +30,8 @@ export async function startHastyService(t: Teardown): Promise<HastyService> {
   const ids = new Set<string>();
   const url = await startServer(t, (request, response) => {
     ids.add(String(request.headers['x-request-id']));
-    const how = String(request.headers['x-answer']) as keyof typeof serviceAnswers;
-    serviceAnswers[how](request, response);
+    const how = String(request.headers['x-answer']) as keyof typeof serviceBehaviours;
+    serviceBehaviours[how](request, response);
   });
   return { url, ids };
 }

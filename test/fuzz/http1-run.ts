@@ -1,7 +1,7 @@
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { connect } from '../edge/harness.js';
 import type { GatewayUnderTest } from '../edge/harness.js';
-import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './responses.js';
+import { envelope, hangMilliseconds, parseResponses, quietMilliseconds } from './responses.js';
 
 /** Writes texts to a new connection; resolves with all received bytes once the gateway has closed the connection. */
 async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string> {
@@ -33,13 +33,13 @@ async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promis
 /** The rules that an HTTP/1 case breaks; empty if none. */
 export async function http1Problems(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string[]> {
   const problems: string[] = [];
-  const answers = readAnswers(await play(gateway, parts));
-  for (const { status, headers, body } of answers) {
+  const responses = parseResponses(await play(gateway, parts));
+  for (const { status, headers, body } of responses) {
     const isOwn = headers.get('x-service') === undefined;
     if (isOwn && body !== '' && !envelope.test(body)) problems.push(`answered ${status} ${body}`);
     if (!headers.has('x-request-id')) problems.push(`answered ${status} without a request id`);
   }
-  const ids = new Set(answers.map(({ headers }) => headers.get('x-request-id') ?? ''));
+  const ids = new Set(responses.map(({ headers }) => headers.get('x-request-id') ?? ''));
   const logged = (): string[] => gateway.lines.map((line) => (line.http as { request: { id: string } }).request.id);
   const deadline = performance.now() + hangMilliseconds;
   while ([...ids].some((id) => !logged().includes(id)) && performance.now() < deadline) await delay(1);

@@ -8,7 +8,7 @@ export const envelope = /^\{"success":false,"message":"[A-Za-z0-9 ().-]+","data"
 export const serviceBody = '{"success":true,"message":"OK","data":[]}';
 
 /** One response, parsed from the bytes of a connection. */
-export interface Answer {
+export interface ParsedResponse {
   readonly status: number;
   readonly headers: ReadonlyMap<string, string>;
   readonly body: string;
@@ -18,8 +18,8 @@ export interface Answer {
  * Parses the consecutive responses of a connection.
  * @throws Error if the bytes are not a sequence of complete responses
  */
-export function readAnswers(received: string): Answer[] {
-  const answers: Answer[] = [];
+export function parseResponses(received: string): ParsedResponse[] {
+  const responses: ParsedResponse[] = [];
   let rest = received;
   while (rest !== '') {
     const end = rest.indexOf('\r\n\r\n');
@@ -32,10 +32,10 @@ export function readAnswers(received: string): Answer[] {
       lines.map((line) => [line.split(': ', 1)[0]?.toLowerCase() ?? '', line.replace(/^[^:]*: /, '')]),
     );
     const length = bodyLength(headers, rest);
-    answers.push({ status, headers, body: rest.slice(0, length) });
+    responses.push({ status, headers, body: rest.slice(0, length) });
     rest = rest.slice(length);
   }
-  return answers;
+  return responses;
 }
 
 /** A response to HEAD has a length but no body; the next response or the end follows directly. */

@@ -9,7 +9,7 @@ import { startBareUpstream } from '../edge/harness.js';
 import { bytesOf, bytesWritten, cut, places, written } from '../edge/service-responses.js';
 
 /** What a parser reported about the bytes of a connection. */
-interface Told {
+interface Parsed {
   readonly head: ResponseHead | null;
   readonly body: string;
   readonly isOver: boolean;
@@ -17,12 +17,12 @@ interface Told {
 }
 
 /** Feeds the pieces of one response to a parser. */
-function read(pieces: readonly Buffer[], method = 'GET', closes = false): Told {
-  const told = { head: null as ResponseHead | null, body: '', isOver: false, refused: null as string | null };
+function read(pieces: readonly Buffer[], method = 'GET', closes = false): Parsed {
+  const parsed = { head: null as ResponseHead | null, body: '', isOver: false, refused: null as string | null };
   const parser = new ResponseParser({
-    onHead: (head) => (told.head = head),
-    onData: (bytes) => (told.body += bytes.toString('latin1')),
-    onEnd: () => (told.isOver = true),
+    onHead: (head) => (parsed.head = head),
+    onData: (bytes) => (parsed.body += bytes.toString('latin1')),
+    onEnd: () => (parsed.isOver = true),
   });
   parser.expect(method);
   try {
@@ -33,9 +33,9 @@ function read(pieces: readonly Buffer[], method = 'GET', closes = false): Told {
     }
     if (closes) parser.end();
   } catch (error) {
-    told.refused = (error as Error).message;
+    parsed.refused = (error as Error).message;
   }
-  return told;
+  return parsed;
 }
 
 const ok = 'HTTP/1.1 200 OK\r\n';
@@ -44,7 +44,7 @@ const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 /** A response and its interpretation; `method` and `closes` default to GET and false. */
 type Understood = readonly [
   bytes: string,
-  expected: Partial<Record<keyof Told, unknown>>,
+  expected: Partial<Record<keyof Parsed, unknown>>,
   method?: string,
   closes?: boolean,
 ];
@@ -154,14 +154,14 @@ const refused: readonly (readonly [name: string, bytes: string, method?: string]
 
 t.test('a response is interpreted as RFC 9112 defines', (t) => {
   for (const [bytes, expected, method, closes] of understood) {
-    const told = read([bytesOf(bytes)], method, closes);
+    const parsed = read([bytesOf(bytes)], method, closes);
     const { body = '', ...others } = expected;
-    t.equal(told.body, body, JSON.stringify(bytes));
-    t.match(told, { isOver: true, refused: null, ...others }, JSON.stringify(bytes));
+    t.equal(parsed.body, body, JSON.stringify(bytes));
+    t.match(parsed, { isOver: true, refused: null, ...others }, JSON.stringify(bytes));
   }
   for (const [value, seconds] of hints) {
-    const told = read([bytesOf(`${ok}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`)]);
-    t.equal(told.head?.keepAliveSeconds, seconds, value);
+    const parsed = read([bytesOf(`${ok}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`)]);
+    t.equal(parsed.head?.keepAliveSeconds, seconds, value);
   }
   t.end();
 });
@@ -228,8 +228,8 @@ t.test('a well-formed response is parsed as Node parses it, for any packet bound
     socket.once('data', () => socket.end(bytes));
   });
   await fc.assert(
-    fc.asyncProperty(written, places, async (answer, places) => {
-      bytes = bytesWritten(answer);
+    fc.asyncProperty(written, places, async (sent, places) => {
+      bytes = bytesWritten(sent);
       const [response] = (await once(http.get(url, { agent: false }), 'response')) as [IncomingMessage];
       let body = '';
       for await (const chunk of response.setEncoding('latin1')) body += String(chunk);
@@ -238,13 +238,13 @@ t.test('a well-formed response is parsed as Node parses it, for any packet bound
         const name = (response.rawHeaders[index] ?? '').toLowerCase();
         values.set(name, [...(values.get(name) ?? []), response.rawHeaders[index + 1] ?? '']);
       }
-      const told = read(cut(bytes, places), 'GET', true);
+      const parsed = read(cut(bytes, places), 'GET', true);
       const headers = [...values].flatMap(([name, each]) => [name, each.length === 1 ? each[0] : each]);
       const expected = { statusCode: response.statusCode, headers, body };
       return (
-        told.isOver &&
-        told.refused === null &&
-        JSON.stringify({ statusCode: told.head?.statusCode, headers: told.head?.headers, body: told.body }) ===
+        parsed.isOver &&
+        parsed.refused === null &&
+        JSON.stringify({ statusCode: parsed.head?.statusCode, headers: parsed.head?.headers, body: parsed.body }) ===
           JSON.stringify(expected)
       );
     }),

@@ -26,15 +26,15 @@ const file = (name: string): string => path.join(directory, name);
 const log = file('access.log');
 
 const upstream = await startUpstream(t);
-const answer = upstream.respond;
+const respond = upstream.respond;
 /** Functions that each send the response to one request for `/held`. */
 const held: (() => void)[] = [];
 upstream.respond = (request, response, body) => {
   if (request.url?.endsWith('/held') === true)
     held.push(() => {
-      answer(request, response, body);
+      respond(request, response, body);
     });
-  else if (request.url?.endsWith('/silent') !== true) answer(request, response, body);
+  else if (request.url?.endsWith('/silent') !== true) respond(request, response, body);
 };
 writeFileSync(
   file('config.yaml'),
@@ -61,12 +61,12 @@ async function startGatewayProcess() {
   killAtEnd(t, child);
   // Unlike `exit`, `close` comes after the last output.
   const exited = once(child, 'close') as Promise<[number | null, string | null]>;
-  let told = '';
-  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-  await until(() => told.includes('accepts requests') || child.exitCode !== null);
-  const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(told)?.[1]);
+  let output = '';
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  await until(() => output.includes('accepts requests') || child.exitCode !== null);
+  const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(output)?.[1]);
   const gateway = { https: port, ca: pair.cert };
-  return { child, exited, gateway, told: () => told };
+  return { child, exited, gateway, output: () => output };
 }
 
 const askAll = async (gateway: { https: number; ca: string }, names: readonly string[]): Promise<void> => {
@@ -98,7 +98,7 @@ t.test(
     await askAll(first.gateway, ['d', 'e']);
     first.child.kill('SIGWINCH');
     t.same(await first.exited, [1, null], 'an uncaught error ends the process');
-    t.match(first.told(), /unforeseen[^]*fatal error; the process exits/);
+    t.match(first.output(), /unforeseen[^]*fatal error; the process exits/);
 
     const second = await startGatewayProcess();
     await askAll(second.gateway, ['f']);
@@ -109,7 +109,7 @@ t.test(
     const again = setInterval(() => second.child.kill('SIGTERM'), 100);
     t.same(await second.exited, [1, null], 'a second signal during the drain forces the end');
     clearInterval(again);
-    t.match(second.told(), 'forced exit: a second stop signal arrived');
+    t.match(second.output(), 'forced exit: a second stop signal arrived');
 
     const third = await startGatewayProcess();
     await askAll(third.gateway, ['h']);
@@ -151,30 +151,30 @@ async function startWithRequest() {
 }
 
 t.test('an uncaught error during the drain fails the exit code, but no request', async (t) => {
-  const { child, exited, response, told } = await startWithRequest();
+  const { child, exited, response, output } = await startWithRequest();
   child.kill('SIGTERM');
-  await until(() => told().includes('draining'));
+  await until(() => output().includes('draining'));
   child.kill('SIGWINCH');
-  await until(() => told().includes('unforeseen'));
+  await until(() => output().includes('unforeseen'));
   // A signal that comes a second after the first one forces the end. An uncaught error must not do so.
   await wait(1_100);
   child.kill('SIGWINCH');
-  await until(() => told().split('unforeseen').length > 4);
+  await until(() => output().split('unforeseen').length > 4);
   held[0]?.();
   t.equal((await response).status, 200);
   t.same(await exited, [1, null]);
-  t.notMatch(told(), /forced exit/);
+  t.notMatch(output(), /forced exit/);
 });
 
 t.test('a first signal during the drain after an uncaught error cuts off no request', async (t) => {
-  const { child, exited, response, told } = await startWithRequest();
+  const { child, exited, response, output } = await startWithRequest();
   child.kill('SIGWINCH');
-  await until(() => told().includes('draining'));
+  await until(() => output().includes('draining'));
   await wait(1_100);
   child.kill('SIGTERM');
   await wait(200);
   held[0]?.();
   t.equal((await response).status, 200);
   t.same(await exited, [1, null]);
-  t.notMatch(told(), /forced exit/);
+  t.notMatch(output(), /forced exit/);
 });

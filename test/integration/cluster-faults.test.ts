@@ -62,7 +62,7 @@ t.test('registry and gateways recover from Cluster faults without intervention',
       let canary = await scene.createKey();
       while ((await ownerOf(canary, scene)).port !== master.port) canary = await scene.createKey();
       const copy = await takeSnapshot(master);
-      const { answered: endedAt } = await scene.revokeInForce(ended);
+      const { received: endedAt } = await scene.revokeInForce(ended);
       const good = gateways.map((gateway) => scene.watch(gateway, canary));
       const bad = gateways.flatMap((gateway) => [scene.watch(gateway, revoked), scene.watch(gateway, ended)]);
       await fault(master, scene, copy);
@@ -74,7 +74,7 @@ t.test('registry and gateways recover from Cluster faults without intervention',
         }, `${gateway.name} decides`);
       }
       const decided = performance.now();
-      const { answered: inForce } = await scene.revokeInForce(revoked);
+      const { received: inForce } = await scene.revokeInForce(revoked);
       t.comment(
         `all gateways decide after ${Math.round(decided - gone)} ms, a change is in force after ${Math.round(inForce - gone)} ms`,
       );

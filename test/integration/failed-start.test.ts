@@ -31,13 +31,13 @@ t.test(
       const configFile = await configure('gateway', settings);
       const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
       killAtEnd(t, child);
-      let told = '';
-      child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+      let output = '';
+      child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
       const giveUp = setTimeout(() => child.kill('SIGKILL'), 120_000);
-      t.same(await once(child, 'close'), [1, null], told);
+      t.same(await once(child, 'close'), [1, null], output);
       clearTimeout(giveUp);
       t.match(
-        told.split('\n').find((line) => !line.startsWith('{')),
+        output.split('\n').find((line) => !line.startsWith('{')),
         reported,
       );
       t.same(await redis.client.keys('mg:gateway:*'), []);
@@ -55,11 +55,11 @@ t.test('a reload signal during the start does not end the process', async (t) =>
   killAtEnd(t, child);
   const ended = once(child, 'close');
   const giveUp = setTimeout(() => child.kill('SIGKILL'), 120_000);
-  let told = '';
+  let output = '';
   const started = new Promise<string>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {
-      told += chunk.toString();
-      if (told.includes('the gateway accepts requests')) resolve('started');
+      output += chunk.toString();
+      if (output.includes('the gateway accepts requests')) resolve('started');
     });
   });
   const writing = await open(file('pipe'), 'w'); // resolves once the starting gateway waits for data in the pipe
@@ -67,7 +67,7 @@ t.test('a reload signal during the start does not end the process', async (t) =>
   child.kill('SIGUSR2');
   await writing.writeFile(config);
   await writing.close();
-  t.equal(await Promise.race([started, ended]), 'started', told);
+  t.equal(await Promise.race([started, ended]), 'started', output);
   child.kill('SIGTERM');
   t.same(await ended, [0, null]);
   clearTimeout(giveUp);

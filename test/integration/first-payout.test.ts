@@ -47,11 +47,11 @@ t.test("the runbook's commands on one machine lead to a paid payout", async (t) 
 
   const ends = `kill %1 %2 %3; redis-cli -p ${ports[1]} shutdown nosave`;
   const shell = spawn('bash', ['-c', `set -em\ntrap '${ends}' EXIT\n${pasted}`], { cwd: directory, stdio: 'pipe' });
-  const said = { out: '', err: '' };
-  shell.stdout.on('data', (chunk: Buffer) => (said.out += chunk.toString()));
-  shell.stderr.on('data', (chunk: Buffer) => (said.err += chunk.toString()));
+  const output = { out: '', err: '' };
+  shell.stdout.on('data', (chunk: Buffer) => (output.out += chunk.toString()));
+  shell.stderr.on('data', (chunk: Buffer) => (output.err += chunk.toString()));
   await once(shell, 'close');
-  t.match(said.out, /"status":"successful"/, said.err.slice(-4000));
+  t.match(output.out, /"status":"successful"/, output.err.slice(-4000));
 });
 
 t.test("the runbook's cluster commands refer to objects that the chart creates", (t) => {

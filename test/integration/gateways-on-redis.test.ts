@@ -84,10 +84,10 @@ t.test('gateway processes share records and drop cached records together', { ski
       const wrong: string[] = [];
       for (let count = 0; count < 60; count += 1) {
         await change('REVOKED', gateways);
-        const answers = await Promise.all(
+        const statuses = await Promise.all(
           gateways.flatMap((gateway) => [gateway.decide(), gateway.decide(), gateway.decide()]),
         );
-        if (answers.some((status) => status !== 401)) wrong.push(`revocation ${count}: ${answers.join(' ')}`);
+        if (statuses.some((status) => status !== 401)) wrong.push(`revocation ${count}: ${statuses.join(' ')}`);
         await change('ACTIVE', gateways);
         const again = await Promise.all(gateways.map((gateway) => gateway.decide()));
         if (again.some((status) => status !== 200)) wrong.push(`activation ${count}: ${again.join(' ')}`);

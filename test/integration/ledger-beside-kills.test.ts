@@ -74,7 +74,7 @@ class ServicesProcess {
   }
 }
 
-interface Answer {
+interface FinalResponse {
   readonly status: number;
   readonly data: {
     readonly id?: string | number;
@@ -111,16 +111,16 @@ t.test(
   async (t) => {
     const postgres = await startOwnPostgres(t);
     const { services, tokenFile } = await startServices(t, postgres.url);
-    const figures = { sent: 0, cutOff: 0, repeated: 0, refused: 0, kills: 0, ended: 0, crashes: 0, commands: 0 };
+    const counts = { sent: 0, cutOff: 0, repeated: 0, refused: 0, kills: 0, ended: 0, crashes: 0, commands: 0 };
     const done: Done[] = [];
     const wallets: string[] = [];
 
     /** Retries until there is a final response. Some requests are aborted by the client after a random time. */
-    async function send(order: Order): Promise<Answer> {
+    async function send(order: Order): Promise<FinalResponse> {
       for (;;) {
         const url = order.url(services[below(services.length)] ?? never());
         const isCut = order.isPatient !== true && below(6) === 0;
-        figures.sent += 1;
+        counts.sent += 1;
         try {
           if (url === null) throw new Error('just killed');
           const response = await fetch(url, {
@@ -129,11 +129,11 @@ t.test(
             body: JSON.stringify(order.body),
             signal: isCut ? AbortSignal.timeout(below(12)) : AbortSignal.timeout(20_000),
           });
-          const { data } = (await response.json()) as { data: Answer['data'] | null };
+          const { data } = (await response.json()) as { data: FinalResponse['data'] | null };
           const isStillRunning = response.status === 409 && data?.code !== 'reference_taken';
           if (response.status < 500 && !isStillRunning) return { status: response.status, data: data ?? {} };
         } catch {
-          if (isCut) figures.cutOff += 1;
+          if (isCut) counts.cutOff += 1;
         }
         await wait(retryMilliseconds);
       }
@@ -153,16 +153,16 @@ t.test(
       const url = atOperators(`/wallets/${walletId}/${kind}`);
       const order = { url, headers: operatorHeaders, body, isPatient: kind === 'withdraw' };
       const { status, data } = await send(order);
-      if (status === 422 && data.code === 'insufficient_balance') figures.refused += 1;
+      if (status === 422 && data.code === 'insufficient_balance') counts.refused += 1;
       else if (status === 201 || status === 200) done.push({ kind, walletId, amount, name: body.reference });
       else throw new Error(`${kind}: ${status} ${JSON.stringify(data)}`);
-      if (status === 200) figures.repeated += 1;
+      if (status === 200) counts.repeated += 1;
       if (status < 300 && below(4) === 0) {
         // Repeats the request, like a client that lost the first response.
         const again = await send(order);
         if (again.status !== 200 || again.data.id !== data.id || again.data.balanceAfter !== data.balanceAfter)
           throw new Error(`the repeat of ${body.reference} has another result`);
-        figures.repeated += 1;
+        counts.repeated += 1;
       }
     }
 
@@ -173,7 +173,7 @@ t.test(
       const headers = { ...identityOf({ merchantId, environment: 'live' }), 'idempotency-key': `operation-${number}` };
       const body = bankPayout(walletId, { amount, ...(isLost ? { destinationAccountNumber: '0000000000' } : {}) });
       const { status, data } = await send({ url: ({ url }) => url && `${url}/dev/payouts`, headers, body });
-      if (status === 422) figures.refused += 1;
+      if (status === 422) counts.refused += 1;
       else if (status === 201)
         done.push({ kind: isLost ? 'lost payout' : 'payout', walletId, amount, name: String(data.id) });
       else throw new Error(`payout: ${status} ${JSON.stringify(data)}`);
@@ -203,7 +203,7 @@ t.test(
           ...['--services', await startedOperatorsUrl()],
         ];
         const status = attempt === 0 ? await killed(line) : (await ran(...line)).status;
-        figures.commands += 1;
+        counts.commands += 1;
         if (status === 0) break;
         await wait(retryMilliseconds);
       }
@@ -215,7 +215,7 @@ t.test(
     for (const id of ids) wallets.push(await open(id, 'NGN'));
 
     let next = 0;
-    const hasSeenEach = (): boolean => Math.min(figures.kills, figures.ended, figures.crashes) > 0;
+    const hasSeenEach = (): boolean => Math.min(counts.kills, counts.ended, counts.crashes) > 0;
     const client = async (): Promise<void> => {
       for (let number = next++; number < count || !hasSeenEach(); number = next++) {
         const kind = below(100);
@@ -238,15 +238,15 @@ t.test(
         await wait(100 + below(900));
         const one = services[below(services.length)] ?? never();
         if (turn % 5 === 2) {
-          figures.crashes += 1;
+          counts.crashes += 1;
           await postgres.crash();
         } else if (turn % 2 === 0) {
-          figures.kills += 1;
+          counts.kills += 1;
           await one.kill();
           await wait(below(300));
           await one.start();
         } else {
-          figures.ended += 1;
+          counts.ended += 1;
           await postgres.endConnections();
         }
       }
@@ -255,14 +255,14 @@ t.test(
     const database = await openServicesDatabase({ url: postgres.url, pool: patient });
     t.teardown(() => database.destroy());
     await untilEnded(database);
-    t.comment(JSON.stringify({ operations: next - clients, done: done.length, ...figures }));
+    t.comment(JSON.stringify({ operations: next - clients, done: done.length, ...counts }));
     t.ok(hasSeenEach(), 'every process was killed');
     t.same(
       services.flatMap(({ endings }) => endings),
       [],
       'no services process ended without being killed',
     );
-    t.ok(figures.cutOff > 0 && figures.repeated > 0, 'some requests were aborted and repeated');
+    t.ok(counts.cutOff > 0 && counts.repeated > 0, 'some requests were aborted and repeated');
 
     const check = new BalanceCheck({ database, now: () => 0 });
     await check.check();

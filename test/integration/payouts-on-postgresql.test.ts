@@ -81,30 +81,30 @@ t.test(
     }
 
     /** Retries with the same Idempotency-Key until there is a final response, as a merchant does. */
-    async function payUntilAnswered(walletId: string, key: string): Promise<{ status: number; body: string }> {
+    async function payUntilFinal(walletId: string, key: string): Promise<{ status: number; body: string }> {
       for (;;) {
-        const answer = await pay(walletId, key).catch(() => null);
-        if (answer !== null && answer.status !== 409 && answer.status < 500) return answer;
+        const response = await pay(walletId, key).catch(() => null);
+        if (response !== null && response.status !== 409 && response.status < 500) return response;
         await wait(retryMilliseconds);
       }
     }
 
     const funded = Math.floor(count / 2);
     const emptied = { balance: 0, sum: 0, isChain: true, least: 0, isDebitedOnceEach: true };
-    const rate = (name: string, since: number, answers: number) => {
+    const rate = (name: string, since: number, responses: number) => {
       const seconds = (Date.now() - since) / 1000;
       t.comment(
-        `${name}: ${answers} responses in ${seconds.toFixed(1)} s, ${Math.round(answers / seconds)} per second`,
+        `${name}: ${responses} responses in ${seconds.toFixed(1)} s, ${Math.round(responses / seconds)} per second`,
       );
     };
 
     await t.test(`${count} concurrent payouts with money for ${funded}`, async (t) => {
       const walletId = await addWallet(database, merchant, { balance: funded * amount });
       const since = Date.now();
-      const answers = await Promise.all(Array.from({ length: count }, () => pay(walletId, null)));
+      const responses = await Promise.all(Array.from({ length: count }, () => pay(walletId, null)));
       rate('without keys', since, count);
-      t.equal(answers.filter(({ status }) => status === 201).length, funded);
-      const refused = answers.filter(({ status }) => status === 422);
+      t.equal(responses.filter(({ status }) => status === 201).length, funded);
+      const refused = responses.filter(({ status }) => status === 422);
       t.equal(refused.length, count - funded);
       t.ok(refused.every(({ body }) => body.includes('"message":"Insufficient wallet balance"')));
       const { payouts, ...books } = await booksOf(database, walletId);
@@ -117,31 +117,31 @@ t.test(
       async (t) => {
         const walletId = await addWallet(database, merchant, { balance: funded * amount });
         const since = Date.now();
-        let answered = 0;
+        let completed = 0;
         const send = async (index: number) => {
-          const answer = await payUntilAnswered(walletId, `payout-${index}`);
-          answered += 1;
-          return answer;
+          const response = await payUntilFinal(walletId, `payout-${index}`);
+          completed += 1;
+          return response;
         };
         const first = Array.from({ length: count }, (_, index) => send(index));
         const again = Array.from({ length: Math.floor(count / 3) }, (_, index) => send(index));
-        while (answered < count / 4) await wait(1);
+        while (completed < count / 4) await wait(1);
         await services.kill();
-        const answeredBefore = answered;
+        const completedBefore = completed;
         await services.start();
-        const answers = await Promise.all(first);
+        const responses = await Promise.all(first);
         const repeated = await Promise.all(again);
-        rate('with keys, a third twice, one kill', since, answers.length + repeated.length);
-        t.ok(answeredBefore < answers.length, 'the services were killed before the last response');
+        rate('with keys, a third twice, one kill', since, responses.length + repeated.length);
+        t.ok(completedBefore < responses.length, 'the services were killed before the last response');
 
-        const made = answers.filter(({ status }) => status === 201);
+        const made = responses.filter(({ status }) => status === 201);
         t.equal(made.length, funded);
-        t.equal(answers.filter(({ status }) => status === 422).length, count - funded);
-        t.same(repeated, answers.slice(0, repeated.length), 'each key has exactly one response');
+        t.equal(responses.filter(({ status }) => status === 422).length, count - funded);
+        t.same(repeated, responses.slice(0, repeated.length), 'each key has exactly one response');
         const { payouts, ...books } = await booksOf(database, walletId);
         t.same(books, emptied);
-        const told = made.map(({ body }) => (JSON.parse(body) as { data: { id: string } }).data.id);
-        t.same(told.toSorted(), payouts.toSorted(), 'no payout is lost or doubled');
+        const reported = made.map(({ body }) => (JSON.parse(body) as { data: { id: string } }).data.id);
+        t.same(reported.toSorted(), payouts.toSorted(), 'no payout is lost or doubled');
       },
     );
 

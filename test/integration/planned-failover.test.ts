@@ -122,7 +122,7 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
     }
     for (const watch of watches) {
       t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
-      const times = watch.seen.map(({ sent, answered }) => answered - sent);
+      const times = watch.seen.map(({ sent, received }) => received - sent);
       t.comment(`the slowest took ${Math.round(Math.max(...times))} ms`);
       const others = watch.seen.filter(({ status }) => status !== 200);
       if (others.length > 0) t.comment(`${others.length} others`);

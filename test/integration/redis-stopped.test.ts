@@ -28,7 +28,7 @@ t.test('while Redis is stopped, three gateways reject no valid key', { skip: wit
   );
   const allHeld = async (): Promise<void> => {
     for (const { records } of gateways) {
-      for (let figures = await records(); figures.state !== 'complete'; figures = await records()) await wait(50);
+      for (let stats = await records(); stats.state !== 'complete'; stats = await records()) await wait(50);
       t.match(await records(), { state: 'complete', keys: keyCount, merchants: merchantCount });
     }
   };

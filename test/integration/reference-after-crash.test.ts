@@ -9,7 +9,7 @@ const count = 60;
 const atOnce = 20;
 const amount = 10;
 
-interface Told {
+interface FinalResponse {
   readonly status: number;
   readonly payoutId: string;
 }
@@ -21,11 +21,11 @@ onEachDatabase(
     const walletId = await addWallet(seeded, merchant, { balance: count * amount });
     await seeded.destroy();
     const services = await startKillableServices(t, url);
-    let answered = 0;
+    let completed = 0;
     let unanswered = 0;
 
     /** Retries with the same reference until there is a final response, like a merchant that lost a response. */
-    async function pay(reference: string): Promise<Told> {
+    async function pay(reference: string): Promise<FinalResponse> {
       for (;;) {
         const body = JSON.stringify(bankPayout(walletId, { amount, reference }));
         const headers = { ...identityOf(merchant), 'content-type': 'application/json' };
@@ -36,7 +36,7 @@ onEachDatabase(
           { readonly data: { readonly id?: string; readonly payoutId?: string } | null } | null | undefined;
         const payoutId = envelope?.data?.id ?? envelope?.data?.payoutId;
         if (response?.status !== undefined && response.status < 500 && payoutId !== undefined) {
-          answered += 1;
+          completed += 1;
           return { status: response.status, payoutId };
         }
         if (response !== null && response.status < 500) throw new Error(JSON.stringify(envelope));
@@ -49,27 +49,27 @@ onEachDatabase(
     // references are sent at once. So even after a pause of this process, some are left to send when the services are
     // killed.
     const references = Array.from({ length: count }, (_, index) => `invoice-${index}`);
-    const told: (readonly [Told, Told])[] = [];
+    const responses: (readonly [FinalResponse, FinalResponse])[] = [];
     const left = [...references.entries()];
     const payInTurn = async (): Promise<void> => {
       for (let one = left.shift(); one !== undefined; one = left.shift()) {
         const [index, reference] = one;
-        told[index] = await Promise.all([pay(reference), pay(reference)]);
+        responses[index] = await Promise.all([pay(reference), pay(reference)]);
       }
     };
     const paying = Promise.all(Array.from({ length: atOnce }, payInTurn));
     for (const share of [4, 2]) {
-      while (answered < (2 * count) / share) await wait(1);
+      while (completed < (2 * count) / share) await wait(1);
       await services.kill();
       await services.start();
     }
     await paying;
-    t.equal(told.length, count);
+    t.equal(responses.length, count);
     t.comment(`${unanswered} requests without a response`);
     t.ok(unanswered > 0, 'some requests were aborted');
-    for (const [one, other] of told) t.equal(one.payoutId, other.payoutId, 'both responses name the same payout');
+    for (const [one, other] of responses) t.equal(one.payoutId, other.payoutId, 'both responses name the same payout');
     t.ok(
-      told.every(([one, other]) => one.status === 409 || other.status === 409),
+      responses.every(([one, other]) => one.status === 409 || other.status === 409),
       'at most one of the two requests created the payout',
     );
     await services.kill();
@@ -79,7 +79,7 @@ onEachDatabase(
     const rows = await database.selectFrom('payouts').select(['id', 'merchant_reference']).execute();
     t.equal(rows.length, count, 'no payout is lost or doubled');
     for (const { id, merchant_reference: reference } of rows) {
-      t.equal(told[references.indexOf(reference ?? '')]?.[0].payoutId, id, reference ?? 'without a reference');
+      t.equal(responses[references.indexOf(reference ?? '')]?.[0].payoutId, id, reference ?? 'without a reference');
     }
     t.equal(await balanceOf(database, walletId), 0);
     t.equal(await ledgerSum(database, walletId), 0);

@@ -20,22 +20,22 @@ async function start(t: Test, command: string, directory: string, options: strin
   });
   killAtEnd(t, child);
   const ended = once(child, 'close');
-  let told = '';
-  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  let output = '';
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const says = (what: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
       const fail = (): void => {
-        reject(new Error(told));
+        reject(new Error(output));
       };
       const timer = setTimeout(fail, longestMilliseconds);
-      const look = (): void => {
-        if (!what.test(told)) return;
+      const check = (): void => {
+        if (!what.test(output)) return;
         clearTimeout(timer);
-        resolve(told);
+        resolve(output);
       };
-      child.stderr.on('data', look);
+      child.stderr.on('data', check);
       child.once('close', fail);
-      look();
+      check();
     });
   await says(/accepts? requests/);
   return { child, ended, says };
@@ -52,10 +52,10 @@ for (const command of ['registry', 'services']) {
 services: { listen: ${closed}, database: { url: "sqlite:services.db" } }
 `,
     );
-    const told = await says(/accepts? requests/);
-    const first = JSON.parse(told.split('\n')[0] ?? '') as Record<string, unknown>;
+    const output = await says(/accepts? requests/);
+    const first = JSON.parse(output.split('\n')[0] ?? '') as Record<string, unknown>;
     t.match(first, { msg: 'starting', part: command, version, node: process.versions.node, config: /^[0-9a-f]{16}$/ });
-    const url = /"url":"(http:[^"]+)"/.exec(told)?.[1] ?? '';
+    const url = /"url":"(http:[^"]+)"/.exec(output)?.[1] ?? '';
     const build = `${command}_build_info{version="${version}",node="${process.versions.node}",config="${String(first.config)}"} 1`;
     t.match(await (await fetch(`${url}/metrics`)).text(), build);
     for (const signal of ['SIGHUP', 'SIGUSR2'] as const) {

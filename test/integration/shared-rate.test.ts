@@ -48,7 +48,7 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
   const askAll = (times: number): Promise<number[]> =>
     Promise.all(Array.from({ length: times }, () => gateways.map((gateway) => gateway.ask())).flat());
 
-  const toldBy = (gateway: GatewayProcess): number => gateway.log().split(notCounting).length - 1;
+  const warningsOf = (gateway: GatewayProcess): number => gateway.log().split(notCounting).length - 1;
 
   await seed();
   const gateways = [await start(), await start()];
@@ -77,7 +77,7 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
     async (t) => {
       // Each local bucket needs a token: requests that were counted locally before may have emptied both.
       await wait(1_100);
-      const [before, toldBefore] = [await sumOf('alone'), gateways.map(toldBy)];
+      const [before, warningsBefore] = [await sumOf('alone'), gateways.map(warningsOf)];
       await redis.kill();
       const startedAt = performance.now();
       const statuses = await askAll(20);
@@ -90,12 +90,12 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
       // Only the first requests of an outage could wait. A stall of the machine takes up to five seconds.
       t.ok(waited < 8_000, `took ${waited} ms`);
       t.equal((await sumOf('alone')) - before, 40);
-      for (const gateway of gateways) while (toldBy(gateway) === 0) await wait(10);
+      for (const gateway of gateways) while (warningsOf(gateway) === 0) await wait(10);
       await askAll(20);
-      const told = gateways.map((gateway, index) => toldBy(gateway) - (toldBefore[index] ?? 0));
+      const warnings = gateways.map((gateway, index) => warningsOf(gateway) - (warningsBefore[index] ?? 0));
       t.ok(
-        told.every((times) => times <= 1),
-        told.join(),
+        warnings.every((times) => times <= 1),
+        warnings.join(),
       );
     },
   );

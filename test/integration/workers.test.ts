@@ -30,21 +30,21 @@ const logs = [file('access.1.log'), file('access.2.log')] as const;
 const headers = [['x-api-key', liveKey]] as const;
 
 let fetches = 0;
-let answerFetches = (): void => undefined;
-const answersFetches = new Promise<void>((resolve) => (answerFetches = resolve));
+let releaseFetches = (): void => undefined;
+const fetchesReleased = new Promise<void>((resolve) => (releaseFetches = resolve));
 const exits = http.createServer((_request, response) => {
   fetches += 1;
-  void answersFetches.then(() => response.end('198.51.100.9\n'));
+  void fetchesReleased.then(() => response.end('198.51.100.9\n'));
 });
 await new Promise<void>((resolve) => exits.listen(0, '127.0.0.1', resolve));
 t.teardown(() => exits.close());
 
 const upstream = await startUpstream(t);
 const held: ServerResponse[] = [];
-const answer = upstream.respond;
+const respond = upstream.respond;
 upstream.respond = (request, response, body) => {
   if (request.url?.endsWith('/held') === true) held.push(response);
-  else answer(request, response, body);
+  else respond(request, response, body);
 };
 
 function configure(destination: string): string[] {
@@ -85,21 +85,21 @@ async function startWorkers() {
   const child = spawn(...productCommand([...configure(file('access.log')), '--workers', '2']), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let told = '';
-  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  let output = '';
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null, string | null]>;
   const pids = (worker: number): number[] =>
-    [...told.matchAll(new RegExp(`"worker":${worker},"pid":(\\d+)`, 'g'))].map(([, pid]) => Number(pid));
+    [...output.matchAll(new RegExp(`"worker":${worker},"pid":(\\d+)`, 'g'))].map(([, pid]) => Number(pid));
   t.teardown(() => {
     child.kill('SIGKILL');
     for (const pid of [...pids(1), ...pids(2)]) if (isRunning(pid)) process.kill(pid, 'SIGKILL');
   });
-  await until(() => told.includes('accepts requests') || child.exitCode !== null, startSeconds);
-  const port = (name: string): number => Number(new RegExp(`"${name}":\\{[^}]*"port":(\\d+)`).exec(told)?.[1]);
+  await until(() => output.includes('accepts requests') || child.exitCode !== null, startSeconds);
+  const port = (name: string): number => Number(new RegExp(`"${name}":\\{[^}]*"port":(\\d+)`).exec(output)?.[1]);
   const management = `http://127.0.0.1:${port('management')}`;
   const gateway = { https: port('https'), ca: pair.cert };
   const isReady = async (): Promise<boolean> => (await fetch(`${management}/readyz`)).status === 200;
-  return { child, exited, management, gateway, pids, isReady, told: () => told };
+  return { child, exited, management, gateway, pids, isReady, output: () => output };
 }
 
 function isRunning(pid: number): boolean {
@@ -134,7 +134,7 @@ async function findingsOf(files: readonly string[]): Promise<readonly unknown[]>
 t.test('two workers act as one gateway: one port, one fetcher, one management API, and a log each', async (t) => {
   const first = await startWorkers();
   await until(() => fetches > 0);
-  answerFetches(); // after both workers have started, so that a second fetcher would be noticed
+  releaseFetches(); // after both workers have started, so that a second fetcher would be noticed
   await untilTrue(first.isReady);
   t.equal(fetches, 1, 'one worker fetches the Tor exit list, and the other adopts it');
 
@@ -155,7 +155,7 @@ t.test('two workers act as one gateway: one port, one fetcher, one management AP
 
   const [killed = 0] = first.pids(1);
   process.kill(killed, 'SIGKILL');
-  await until(() => first.told().includes('worker process ended unexpectedly; starting a replacement'));
+  await until(() => first.output().includes('worker process ended unexpectedly; starting a replacement'));
   t.equal((await ask(first.gateway, { path: '/v1/transactions', headers })).status, 200);
   await until(() => first.pids(1).length === 2, startSeconds);
   await untilTrue(first.isReady, startSeconds);
@@ -167,7 +167,7 @@ t.test('two workers act as one gateway: one port, one fetcher, one management AP
   writeFileSync(file('cert.txt'), replacement.cert);
   writeFileSync(file('key.txt'), replacement.key);
   first.child.kill('SIGHUP');
-  await until(() => first.told().split('certificates replaced').length === 3);
+  await until(() => first.output().split('certificates replaced').length === 3);
   for (const log of logs) renameSync(log, `${log}.old`);
   first.child.kill('SIGUSR2');
   await until(() => logs.every((log) => has(log, '"file-start"')));
@@ -176,7 +176,7 @@ t.test('two workers act as one gateway: one port, one fetcher, one management AP
   const late = ask(gateway, { path: '/v1/transactions/held', headers });
   await until(() => held.length === 1);
   first.child.kill('SIGTERM');
-  await until(() => first.told().split('"msg":"draining"').length === 4);
+  await until(() => first.output().split('"msg":"draining"').length === 4);
   held[0]?.end('{}');
   t.equal((await late).status, 200, 'a request in progress completes during the drain');
   t.same(await first.exited, [0, null]);

@@ -19,19 +19,19 @@ if (withoutRedis !== false) t.bailout(withoutRedis);
  */
 async function untilProlonged(commits: () => Promise<number>): Promise<number> {
   let [count, quietSince] = [await commits(), performance.now()];
-  for (let looked = quietSince; ;) {
+  for (let lastReadAt = quietSince; ;) {
     await wait(20);
-    const looking = performance.now();
+    const readAt = performance.now();
     const now = await commits();
     if (now !== count) {
       if (performance.now() - quietSince > quietMilliseconds) {
         // The roster of gateways and the projection share the lease. If both read it before the renewal, both renew it.
         await wait(secondRenewalMilliseconds);
-        return looked;
+        return lastReadAt;
       }
       [count, quietSince] = [now, performance.now()];
     }
-    looked = looking;
+    lastReadAt = readAt;
   }
 }
 

@@ -8,7 +8,7 @@ import {
   exchangeBytes,
   type GatewaySetup,
   type GatewayUnderTest,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startTestGateway,
@@ -223,7 +223,10 @@ t.test('with a PROXY protocol header, connections count for the address in that 
   const socket = from('192.0.2.3');
   await once(socket, 'connect');
   const secure = tls.connect({ socket, ca: gateway.ca, servername: 'localhost' });
-  t.equal(parseAnswer(await exchangeBytes(secure, requestBytes({ headers: [['x-api-key', keyOf('a')]] }))).status, 200);
+  t.equal(
+    parseResponse(await exchangeBytes(secure, requestBytes({ headers: [['x-api-key', keyOf('a')]] }))).status,
+    200,
+  );
   await until(() => flood[0]?.destroyed === true);
   t.equal(isClosed, false);
 });

@@ -12,7 +12,7 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startBareUpstream,
@@ -156,7 +156,7 @@ t.test('trailers of a chunked request are never forwarded', async (t) => {
     const chunk = `${body.length.toString(16)}\r\n${body}\r\n`;
     const framed = `TE: trailers\r\nTrailer: x-merchant-id\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\n`;
     const bytes = `${head}${framed}${trailers.join('')}\r\n`;
-    t.equal(parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes)).status, 200);
+    t.equal(parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes)).status, 200);
     t.match(received, end);
     t.notMatch(received, /trailing|trailer/i);
   }
@@ -242,7 +242,7 @@ t.test('the protocol comes only from X-Forwarded-Proto, and only from a trusted 
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { trustedProxies } });
     const over = async (header: readonly [string, string]): Promise<number> => {
       const bytes = requestBytes({ headers: [key, header] });
-      return parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes)).status;
+      return parseResponse(await exchangeBytes(connect(gateway.http, null), bytes)).status;
     };
     for (const name of names) for (const value of ['https', 'on']) t.equal(await over([name, value]), 401, name);
     t.equal(await over(['Forwarded', 'proto=https']), 401);

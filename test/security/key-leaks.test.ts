@@ -18,7 +18,7 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startTestGateway,
@@ -102,7 +102,7 @@ t.test('key leak: no five characters of a key are in a log line, response, metri
       close: () => Promise.resolve(),
     },
   });
-  const raw = async (bytes: string) => parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+  const raw = async (bytes: string) => parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
   const encoded = `svc%5Flive%5F${secret}`;
   const responses = [
     await ask(gateway, { headers: [['x-api-key', key]] }),
@@ -141,7 +141,7 @@ t.test('key leak: no five characters of a key are in a log line, response, metri
     await raw(requestBytes({ method: key })),
     await raw(`GET /${key} HTTP/9.9\r\nHost: localhost\r\n\r\n`),
     await raw(`GET / HTTP/1.1\r\nHost: localhost\r\n${key}\r\n\r\n`),
-    parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes({ headers: [['x-api-key', key]] }))),
+    parseResponse(await exchangeBytes(connect(gateway.http, null), requestBytes({ headers: [['x-api-key', key]] }))),
   ];
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   await until(() => gateway.lines.length >= responses.length);
@@ -184,8 +184,8 @@ t.test('key leak: a key in the subject of a client certificate is masked in the 
     await until(() => gateway.lines.length === 1);
     const { subject } = (gateway.lines[0] as { tls: { client: { subject: string } } }).tls.client;
     t.match(subject, how === 'as it is' ? /^CN=client svc_live_…$/ : /^CN=client [^"]{0,12}…$/, how);
-    const told = piecesOf(disguise).filter((piece) => subject.toLowerCase().includes(piece));
-    t.same(told, [], `${how}: ${subject}`);
+    const leaked = piecesOf(disguise).filter((piece) => subject.toLowerCase().includes(piece));
+    t.same(leaked, [], `${how}: ${subject}`);
   }
 });
 

@@ -151,7 +151,7 @@ t.test('a log reader that stalls or exits blocks nothing and is reported', async
   t.match(output, /held: the destination is too slow: \d+ bytes wait to be written/);
   child.stdout.destroy();
   // Does not wait for the exit, because Node 24 has a known deadlock, which is rare, at the exit of a process.
-  for (let look = 0; look < 1_200 && !output.includes('closed'); look += 1) await wait(100);
+  for (let check = 0; check < 1_200 && !output.includes('closed'); check += 1) await wait(100);
   t.match(output, /gone: writing fails: EPIPE.*\nclosed\n/);
 });
 

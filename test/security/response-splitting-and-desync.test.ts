@@ -8,7 +8,7 @@ import {
   exchangeBytes,
   type GatewayUnderTest,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startBareUpstream,
@@ -151,7 +151,7 @@ t.test('response desync: the rest of an upload with an early response does not p
   const caller = connect(setting.gateway.https, setting.gateway.ca);
   const head = `POST /v1/transactions HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n`;
   const received = await exchangeBytes(caller, head + 'x'.repeat(70_000), (received) => received.endsWith('ok'));
-  t.match(parseAnswer(received), { status: 200, body: /^ok$/ });
+  t.match(parseResponse(received), { status: 200, body: /^ok$/ });
   t.equal(await askAsOther(setting), 'm_2');
   t.equal(setting.sockets.length, 2);
 });

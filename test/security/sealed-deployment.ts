@@ -18,7 +18,7 @@ const nowhere = { sentinels: null, masterName: '', username: null, password: nul
 const callbacks = { onLost: () => undefined, onFound: () => undefined };
 
 /** The result of a key look-up: the key's status, unknown, or store unavailable. */
-export type Said = string;
+export type LookupResult = string;
 
 /** A key of the registry, and the name of its record in Redis. */
 export interface SealedKey {
@@ -151,7 +151,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
         isOpen = false;
       };
       t.teardown(close);
-      const ask = async (key: string): Promise<Said> => {
+      const ask = async (key: string): Promise<LookupResult> => {
         try {
           return (await keys.find(lookupIdOf(key, null))).credential?.keyStatus ?? 'unknown';
         } catch (error) {
@@ -166,7 +166,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
 }
 
 /** Repeats a look-up until stopped, and counts the results. */
-export function askAllTheWhile(ask: () => Promise<Said>) {
+export function askAllTheWhile(ask: () => Promise<LookupResult>) {
   const results: Record<string, number> = {};
   let count = 0;
   const run = { isOver: false };

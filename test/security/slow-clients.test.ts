@@ -21,7 +21,7 @@ import {
   exchangeBytes,
   type GatewayUnderTest,
   liveKey,
-  parseAnswer,
+  parseResponse,
   recordsOf,
   requestBytes,
   startBareUpstream,
@@ -271,7 +271,7 @@ t.test('slow upload: a long body gets its permit after 64 KiB and loses it when 
   const trickle = setInterval(() => long.writable && long.write('x'), 100);
   const closed = new Promise((resolve) => long.once('close', resolve)); // also if a write fails
   const [response] = (await once(long, 'data')) as [Buffer];
-  const rejection = parseAnswer(response.toString());
+  const rejection = parseResponse(response.toString());
   t.match(
     { status: rejection.status, body: rejection.body, connection: rejection.header('connection') },
     { status: 408, body: '{"success":false,"message":"Request timeout","data":null}', connection: 'close' },
@@ -308,7 +308,7 @@ t.test('a client is not disconnected for an upstream that does not read', async 
   });
   const bytes = head(liveKey, 'Content-Length: 16000000') + 'x'.repeat(16_000_000);
   const received = await exchangeBytes(connect(gateway.https, gateway.ca), bytes, (text) => text.endsWith('ok'));
-  t.equal(parseAnswer(received).status, 200);
+  t.equal(parseResponse(received).status, 200);
 });
 
 t.test('the minimum upload rate counts only the time spent waiting for the client', (t) => {

@@ -55,7 +55,7 @@ t.test(
     const first = await scene.revoke(revoked);
     t.notOk(first.isInForce);
     t.equal((await former.client.role())[0], 'master', 'the former master still has the role of master');
-    const { answered: inForce, waitedFor } = await scene.revokeInForce(revoked);
+    const { received: inForce, waitedFor } = await scene.revokeInForce(revoked);
     t.equal(waitedFor.length, 1, 'the isolated gateway was pending');
     t.comment(`in force ${Math.round(inForce - splitAt)} ms after the split`);
     const [ofOther, ofIsolated] = watches.map((watch) => lastAccepted(watch) ?? 0);

@@ -25,7 +25,7 @@ function setUp(t: Test) {
   t.intercept(performance, 'now', { value: () => time.monotonic });
   const events: string[] = [];
   const store = {
-    hearing: true,
+    connected: true,
     epoch: 1,
     meta: JSON.stringify(seededRecords['mg:meta']),
     revision: '7',
@@ -36,7 +36,7 @@ function setUp(t: Test) {
   const heartbeat = new Heartbeat({
     link: {
       get connected() {
-        return store.hearing;
+        return store.connected;
       },
       get epoch() {
         return store.epoch;
@@ -168,9 +168,9 @@ t.test(
     store.onCatchUp = () => Promise.resolve();
     await heartbeat.beat();
     t.ok(heartbeat.standing.fresh);
-    store.hearing = false;
+    store.connected = false;
     t.notOk(heartbeat.standing.fresh, 'no invalidations can be received now');
-    store.hearing = true;
+    store.connected = true;
     heartbeat.markUnverified();
     t.notOk(heartbeat.standing.fresh, 'the store may be another server');
     await heartbeat.beat();

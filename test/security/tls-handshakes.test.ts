@@ -16,7 +16,7 @@ import {
   exchangeBytes,
   type GatewayUnderTest,
   liveKey,
-  parseAnswer,
+  parseResponse,
   requestBytes,
   startTestGateway,
   startUpstream,
@@ -96,7 +96,7 @@ t.test('TLS handshake flood: full handshakes are limited per source, resumptions
     const late = await handshake(gateway, { session, maxVersion });
     t.equal(late?.isSessionReused(), true, `${maxVersion}: a session can still be resumed`);
     const bytes = requestBytes({ headers: [['x-api-key', liveKey]] });
-    if (late !== null) t.equal(parseAnswer(await exchangeBytes(late, bytes)).status, 200);
+    if (late !== null) t.equal(parseResponse(await exchangeBytes(late, bytes)).status, 200);
 
     const lastRefills = countRefills();
     const pretended = await exhaust(gateway, { session: foreign, maxVersion });
@@ -125,7 +125,7 @@ t.test('handshakes of trusted proxies and plain connections do not count', async
   await exhaust(gateway);
   for (let count = 0; count < 5; count += 1) {
     const received = await exchangeBytes(net.connect(gateway.http, '127.0.0.1'), requestBytes({}));
-    t.equal(parseAnswer(received).status, 401);
+    t.equal(parseResponse(received).status, 401);
   }
 });
 

@@ -38,7 +38,7 @@ const ready = new Promise<void>((resolve, reject) => {
 async function run(...args: string[]) {
   const child = spawn(...productCommand(args), { env: { ...process.env, MERCHANT_GATEWAY_REGISTRY: url } });
   const seen: string[] = [];
-  const look = setInterval(() => {
+  const polling = setInterval(() => {
     try {
       seen.push(readFileSync(`/proc/${child.pid}/cmdline`, 'utf8'));
     } catch {
@@ -49,7 +49,7 @@ async function run(...args: string[]) {
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const [status] = (await once(child, 'close')) as [number | null];
-  clearInterval(look);
+  clearInterval(polling);
   return { output, status, processList: seen.join('\n') };
 }
 

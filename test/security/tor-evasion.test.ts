@@ -4,7 +4,7 @@ import {
   connect,
   exchangeBytes,
   liveKey,
-  parseAnswer,
+  parseResponse,
   requestBytes,
   startTestGateway,
   startUpstream,
@@ -97,7 +97,7 @@ t.test('Tor evasion: an exit is recognised on a dual-stack listener (IPv4-mapped
     const config = { listen: { https: { host: '::', port: 0 } } };
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config, torExits });
     const bytes = requestBytes({ headers: [['x-api-key', liveKey]] });
-    const { status, body } = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca, host), bytes));
+    const { status, body } = parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca, host), bytes));
     return `${status} ${(JSON.parse(body) as { message: string }).message}`;
   };
   t.equal(await responseTo('127.0.0.1', ['127.0.0.1']), '401 Tor traffic is not allowed');

@@ -41,12 +41,12 @@ function stopClock(): void {
 
 /** Calls the inspector, which responds synchronously for its own thread. */
 function post(method: string, parameters: object = {}): unknown {
-  let answered: unknown;
+  let reply: unknown;
   session.post(method as never, parameters as never, (error: Error | null, result: unknown) => {
     if (error !== null) throw new Error(method, { cause: error });
-    answered = result;
+    reply = result;
   });
-  return answered;
+  return reply;
 }
 
 /** Records each call of a function, by a breakpoint whose condition is never true and so never pauses. */
@@ -62,11 +62,11 @@ function follow({ scriptId, line, column, endLine, endColumn }: Place, index: nu
 }
 
 /** Whether to trace a script: the gateway's own code, and the proxy plugin's. */
-function isLookedAt(url: string): boolean {
+function isTraced(url: string): boolean {
   return url.includes('/node_modules/') ? /\/@fastify\/(?:http-proxy|reply-from)\//.test(url) : url.includes('/dist/');
 }
 
-function answer(question: Question): unknown {
+function respond(question: Question): unknown {
   switch (question.ask) {
     case 'begin':
       stopClock();
@@ -75,7 +75,7 @@ function answer(question: Question): unknown {
     case 'taken': {
       Date.now = now;
       const { result } = post('Profiler.takePreciseCoverage') as Profiler.TakePreciseCoverageReturnType;
-      return result.filter(({ url }) => isLookedAt(url));
+      return result.filter(({ url }) => isTraced(url));
     }
     case 'follow':
       post('Debugger.enable');
@@ -92,5 +92,5 @@ function answer(question: Question): unknown {
   }
 }
 
-process.on('message', (question: Question) => process.send?.(answer(question)));
+process.on('message', (question: Question) => process.send?.(respond(question)));
 process.channel?.unref();

@@ -63,9 +63,9 @@ function filesIn(heading: string): string[] {
 /** Compares the paths of the page with the trace of a GET and with a revocation. */
 async function comparePaths(t: Test, trace: Trace | undefined, own: Teardowns): Promise<void> {
   const ran = trace === undefined ? [] : filesOf(trace);
-  const told = filesIn('The way of a GET');
-  t.ok(told.length > 20, 'the page names files');
-  const unique = [...new Set(told)];
+  const documented = filesIn('The way of a GET');
+  t.ok(documented.length > 20, 'the page names files');
+  const unique = [...new Set(documented)];
   t.same(
     unique.filter((file) => !ran.includes(file)),
     [],

@@ -10,7 +10,7 @@ import { startBenchDeployment } from '../bench/deployment.js';
 import type { GatewayProcess } from '../deployment/deployment.js';
 import type { Teardowns } from '../deployment/teardowns.js';
 import { benchKey } from '../bench/key-file.js';
-import { AnswerReader } from '../bench/load/response-reader.js';
+import { ResponseReader } from '../bench/load/response-reader.js';
 import { benchKeyId, seedKeys } from '../bench/seed.js';
 import type { Place, Question } from './probe.js';
 
@@ -174,21 +174,21 @@ class Caller {
 }
 
 async function request(socket: tls.TLSSocket, { bytes, status }: Way): Promise<void> {
-  const reader = new AnswerReader();
+  const reader = new ResponseReader();
   socket.write(bytes, 'latin1');
   for (;;) {
     const [chunk] = (await once(socket, 'data')) as [Buffer];
-    const answered = reader.take(chunk);
-    if (answered === null) continue;
-    if (answered !== status) throw new Error(`answered ${answered} in place of ${status}`);
+    const received = reader.take(chunk);
+    if (received === null) continue;
+    if (received !== status) throw new Error(`answered ${received} in place of ${status}`);
     return;
   }
 }
 
 async function askProbe(process: ChildProcess, question: Question): Promise<unknown> {
-  const answered = once(process, 'message');
+  const reply = once(process, 'message');
   process.send(question);
-  const [result] = (await answered) as [unknown];
+  const [result] = (await reply) as [unknown];
   return result;
 }
 

@@ -3,7 +3,7 @@ import http from 'node:http';
 /** An HTTP call, timed from before its first sent byte to after its last received byte. */
 export interface Called {
   readonly sent: number;
-  readonly answered: number;
+  readonly received: number;
   /** null without a response. */
   readonly status: number | null;
   readonly body: { readonly message?: string; readonly data?: unknown };
@@ -34,8 +34,8 @@ export function call(options: CallOptions): Promise<Called> {
     const late = setTimeout(() => request.destroy(new Error('no response in time')), timeoutMilliseconds);
     const end = (status: number | null, text: string, code = '', isStale = false): void => {
       clearTimeout(late);
-      const answered = performance.now();
-      resolve({ sent, answered, status, body: parsed(text), isRefused: code === 'ECONNREFUSED', isStale });
+      const received = performance.now();
+      resolve({ sent, received, status, body: parsed(text), isRefused: code === 'ECONNREFUSED', isStale });
     };
     const failed = (error: NodeJS.ErrnoException): void => {
       end(null, '', error.code, request.reusedSocket && error.code === 'ECONNRESET');

@@ -129,7 +129,7 @@ export class Changes {
       ...{ agent: this.#agent, timeoutMilliseconds },
     });
     const data = (response.body.data ?? {}) as Response;
-    const { sent: begun, answered: ended, status, isRefused } = response;
+    const { sent: begun, received: ended, status, isRefused } = response;
     // A restored database lacks everything created after its copy, so a change may be rejected.
     const isWithoutEffect = isRefused || (status !== null && status >= 400 && status < 500);
     const change = Object.assign(underWay, {

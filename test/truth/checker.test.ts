@@ -13,7 +13,7 @@ function change(begun: number, ended: number, writes: Write[], more: Partial<Cha
 
 function asked(sent: number, verdict: Verdict, more: Partial<Asked> = {}): Asked {
   const who = { gateway: 'gateway-1', keyId: 'k', merchantId: 'm', status: verdict === 'accepted' ? 200 : 401 };
-  return { kind: 'request', ...who, sent, answered: sent + 10, verdict, ...more };
+  return { kind: 'request', ...who, sent, received: sent + 10, verdict, ...more };
 }
 
 function fault(begun: number, ended: number, isolated: string[] = []): Fault {
@@ -80,7 +80,7 @@ const falsified: Record<string, [rule: Rule, events: HistoryEvent[]]> = {
     'good-key-refused',
     [change(100, 110, status('INACTIVE')), change(200, 210, status('ACTIVE')), asked(300, 'merchantInactive')],
   ],
-  'an isolated gateway accepts although the registry said "in force"': [
+  'an isolated gateway accepts although the registry reported "in force"': [
     'not-counted',
     [
       fault(50, 9000, ['gateway-1']),

@@ -77,19 +77,19 @@ export function check(events: readonly HistoryEvent[], limits: Limits): Findings
 }
 
 function wrongVerdict(registers: Registers, request: Asked): Violation | null {
-  const { gateway, keyId, merchantId, sent, answered, verdict, status } = request;
-  const said = `${gateway} said "${verdict}" (${String(status)}) to ${keyId} of ${merchantId}`;
+  const { gateway, keyId, merchantId, sent, received, verdict, status } = request;
+  const observed = `${gateway} said "${verdict}" (${String(status)}) to ${keyId} of ${merchantId}`;
   if (verdict === 'unavailable' || verdict === 'broken') return null;
   const needed = explanations[verdict];
-  if (needed === undefined) return { rule: 'unexpected', at: sent, text: said };
+  if (needed === undefined) return { rule: 'unexpected', at: sent, text: observed };
   for (const [kind, value] of needed) {
     const register = `${kind}:${kind === 'key' ? keyId : merchantId}`;
-    const possible = registers.possible(register, sent, answered);
+    const possible = registers.possible(register, sent, received);
     if (possible.has(value)) continue;
     const rule = verdict === 'accepted' ? 'old-record' : 'good-key-refused';
     const since = registers.inForceBefore(register, sent);
     const late = since === null ? '' : `, ${Math.round(sent - since)} ms after "in force"`;
-    return { rule, at: sent, text: `${said}, but ${register} can only be ${[...possible].join(' or ')}${late}` };
+    return { rule, at: sent, text: `${observed}, but ${register} can only be ${[...possible].join(' or ')}${late}` };
   }
   return null;
 }
@@ -114,7 +114,7 @@ function* notCounted(
           request.gateway === gateway &&
           request.verdict === 'accepted' &&
           request.sent > fault.begun &&
-          request.answered < fault.ended,
+          request.received < fault.ended,
       );
       if (last === undefined) continue;
       for (const change of changes) {
@@ -129,11 +129,11 @@ function* notCounted(
 
 function undecided(
   faults: readonly Fault[],
-  { gateway, sent, answered, verdict, status }: Asked,
+  { gateway, sent, received, verdict, status }: Asked,
   { decideMilliseconds }: Limits,
 ): Violation | null {
   if (verdict !== 'unavailable' && verdict !== 'broken') return null;
-  if (faults.some(({ begun, ended }) => begun <= answered && sent <= ended + decideMilliseconds)) return null;
+  if (faults.some(({ begun, ended }) => begun <= received && sent <= ended + decideMilliseconds)) return null;
   const text = `${gateway} did not decide (${String(status)}), ${sinceLast(faults, sent)}`;
   return { rule: 'undecided', at: sent, text };
 }

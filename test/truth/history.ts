@@ -41,7 +41,7 @@ export interface Asked {
   readonly keyId: string;
   readonly merchantId: string;
   readonly sent: number;
-  readonly answered: number;
+  readonly received: number;
   readonly verdict: Verdict;
   readonly status: number | null;
 }

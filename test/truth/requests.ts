@@ -54,12 +54,12 @@ export class Requests {
         ...{ agent: this.#agent, timeoutMilliseconds },
       });
     const first = await attempt();
-    const { sent, answered, status, body } = first.isStale ? await attempt() : first;
+    const { sent, received, status, body } = first.isStale ? await attempt() : first;
     this.#underWay -= 1;
     const verdict = verdictOf(status, body.message ?? '');
     if (verdict !== 'unavailable' && verdict !== 'broken') this.decidedAt = Math.max(this.decidedAt, sent);
     const gateway = this.gateway.name;
-    this.#history.add({ kind: 'request', gateway, keyId, merchantId, sent, answered, verdict, status });
+    this.#history.add({ kind: 'request', gateway, keyId, merchantId, sent, received, verdict, status });
   }
 
   close(): void {

@@ -109,7 +109,7 @@ class Soak {
   #isPaused = false;
   #loops: Promise<unknown> = Promise.resolve();
   /** The violations reported so far. */
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   /** Index of the current round's first event. */
   #from = 0;
   /** Since when Redis has lost nothing. */
@@ -165,7 +165,7 @@ class Soak {
     const recoveredAfter = await this.recovered(since);
     await wait(quietMilliseconds);
     const what = begun.map((one) => one.what).join(', ');
-    return this.#look({ number, faults: names, what, recoveredAfter }, since);
+    return this.#evaluate({ number, faults: names, what, recoveredAfter }, since);
   }
 
   /**
@@ -189,7 +189,7 @@ class Soak {
     return haveDecided && last <= this.#options.limits.decideMilliseconds ? last : null;
   }
 
-  #look(round: Pick<Round, 'number' | 'faults' | 'what' | 'recoveredAfter'>, since: number): Round {
+  #evaluate(round: Pick<Round, 'number' | 'faults' | 'what' | 'recoveredAfter'>, since: number): Round {
     const { faults, recoveredAfter } = round;
     const { events } = this.#history;
     const { registries, gateways } = this.#deployment;
@@ -202,8 +202,8 @@ class Soak {
     if (!isKept) this.#storeKeptSince = performance.now();
     for (const event of recent) if (event.kind === 'restore' && isKept) event.storeKeptSince = this.#storeKeptSince;
     const found = check([...events, ...requests], this.#options.limits);
-    const violations = found.violations.filter(({ rule, at }) => !this.#told.has(`${rule} ${at}`));
-    for (const { rule, at } of violations) this.#told.add(`${rule} ${at}`);
+    const violations = found.violations.filter(({ rule, at }) => !this.#reported.has(`${rule} ${at}`));
+    for (const { rule, at } of violations) this.#reported.add(`${rule} ${at}`);
     return {
       ...{ ...round, violations, decidedAfter: this.#decidedAfter(requests, since) },
       changes: changes.filter(({ writes }) => writes.length > 0).length,

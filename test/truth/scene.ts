@@ -10,10 +10,10 @@ import { History } from './recorder.js';
 import type { DataServer } from './stores.js';
 
 /** A registry's response to a change, and when it was read. */
-export interface Said {
+export interface RevocationResult {
   readonly isInForce: boolean;
   readonly pending: Propagation['pending'];
-  readonly answered: number;
+  readonly received: number;
 }
 
 /** Requests to one gateway while the test goes on, and their responses so far. */
@@ -104,10 +104,10 @@ export class Scene {
   }
 
   /** Revokes a key; for a revoked key the registry reports how far the revocation has propagated. */
-  async revoke({ keyId }: TestKey): Promise<Said> {
-    const { data, status, answered } = await this.#change(`/keys/${keyId}/revoke`, {});
+  async revoke({ keyId }: TestKey): Promise<RevocationResult> {
+    const { data, status, received } = await this.#change(`/keys/${keyId}/revoke`, {});
     const propagation = data.propagation ?? null;
-    const said = {
+    const change = {
       status,
       propagation,
       kind: 'change',
@@ -117,16 +117,16 @@ export class Scene {
       ended: 0,
       writes: [],
     } as const;
-    return { isInForce: isInForce(said), pending: propagation?.pending ?? [], answered };
+    return { isInForce: isInForce(change), pending: propagation?.pending ?? [], received };
   }
 
   /** Repeats the revocation until it is in force. @returns the last response, and the gateways pending before it */
-  async revokeInForce(key: TestKey): Promise<Said & { readonly waitedFor: Propagation['pending'] }> {
+  async revokeInForce(key: TestKey): Promise<RevocationResult & { readonly waitedFor: Propagation['pending'] }> {
     let waitedFor: Propagation['pending'] = [];
     for (const end = performance.now() + longestInForceMilliseconds; performance.now() < end;) {
-      const said = await this.revoke(key);
-      if (said.isInForce) return { ...said, waitedFor };
-      waitedFor = said.pending;
+      const result = await this.revoke(key);
+      if (result.isInForce) return { ...result, waitedFor };
+      waitedFor = result.pending;
       await wait(betweenTriesMilliseconds);
     }
     throw new Error('never: a revocation is in force');
@@ -219,12 +219,12 @@ export class Scene {
     return (called.body.data ?? []) as readonly unknown[];
   }
 
-  async #change(path: string, body: object): Promise<{ status: number | null; answered: number; data: Data }> {
+  async #change(path: string, body: object): Promise<{ status: number | null; received: number; data: Data }> {
     const { token, registries } = this.deployment;
     const port = registries[0]?.port ?? 0;
     const headers = { authorization: `Bearer ${token}` };
     const called = await call({ port, method: 'POST', path, headers, body, agent: this.#agent, timeoutMilliseconds });
-    return { status: called.status, answered: called.answered, data: called.body.data ?? {} };
+    return { status: called.status, received: called.received, data: called.body.data ?? {} };
   }
 }
 

@@ -108,8 +108,8 @@ async function askOnce(target: Target, request: string): Promise<number> {
   try {
     let status = 0;
     await connections.use((done) => {
-      connections.all[0]?.send(request, (answered) => {
-        status = answered;
+      connections.all[0]?.send(request, (received) => {
+        status = received;
         done();
       });
     });

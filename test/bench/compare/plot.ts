@@ -40,7 +40,7 @@ export function plotSvg({ title, unit, bars }: Plot): string {
       `<text x="${left - 8}" y="${middle + 4}" text-anchor="end">${escaped(label)}</text>`,
       `<rect x="${left}" y="${y}" width="${(Number(x(value.median)) - left).toFixed(1)}" height="${thick}" rx="2" fill="var(--${isOurs ? 'ours' : 'bar'})"/>`,
       `<path d="M${x(value.min)} ${middle}H${x(value.max)}" stroke="var(--line)"/>`,
-      `<text class="dim" x="${Number(x(value.max)) + 6}" y="${middle + 4}">${figure(value.median)}</text>`,
+      `<text class="dim" x="${Number(x(value.max)) + 6}" y="${middle + 4}">${formatNumber(value.median)}</text>`,
     ].join('\n');
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" role="img" aria-label="${escaped(title)}">
@@ -54,7 +54,7 @@ ${rows.join('\n')}
 }
 
 /** Formats a figure with three significant digits. */
-export function figure(value: number): string {
+export function formatNumber(value: number): string {
   return Number.isNaN(value) ? '-' : value >= 99.95 ? value.toFixed(0) : value.toFixed(value >= 9.995 ? 1 : 2);
 }
 

@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { Teardowns } from '../../deployment/teardowns.js';
 
 const startSeconds = 60;
-const lookMilliseconds = 20;
+const pollMilliseconds = 20;
 const mostPrinted = 10_000;
 /** CPU numbers: load, upstream and Redis run on the first CPU, the measured subject on the second. */
 const cpus = { load: '0', subject: '1' };
@@ -66,7 +66,7 @@ async function untilStarted(child: ChildProcess, started: RegExp | number, name:
   const closed = once(child, 'close').then(() => 'ended');
   const deadline = performance.now() + startSeconds * 1000;
   for (;;) {
-    const outcome = await Promise.race([closed, wait(lookMilliseconds)]);
+    const outcome = await Promise.race([closed, wait(pollMilliseconds)]);
     if (outcome === 'ended') throw new Error(`${name} ended: ${printed}`);
     if (performance.now() > deadline) throw new Error(`${name} did not start: ${printed}`);
     const found = typeof started === 'number' ? await knock(started) : (started.exec(printed)?.[1] ?? null);

@@ -1,7 +1,7 @@
 import { subjects } from '../subjects/index.js';
 import type { Round } from './contender.js';
 import type { Measured } from './measure.js';
-import { figure } from './plot.js';
+import { formatNumber } from './plot.js';
 import { scenarios } from './scenarios.js';
 import { ratiosOf, spreadOf, type Spread } from './statistics.js';
 import type { Judged } from './targets.js';
@@ -17,7 +17,7 @@ export interface Results {
 }
 
 function spreadText({ median, min, max }: Spread): string {
-  return `${figure(median)} (${figure(min)} to ${figure(max)})`;
+  return `${formatNumber(median)} (${formatNumber(min)} to ${formatNumber(max)})`;
 }
 
 /** The title of a subject. */
@@ -67,7 +67,7 @@ function scenarioTable(measured: readonly Measured[]): string {
     );
     return [
       ...[titleOf(subject), spreadText(spreadOf(cpu)), spreadText(ratiosOf(first, cpu))],
-      ...[figure(spreadOf(rounds.map(({ perSecond }) => perSecond)).median)],
+      ...[formatNumber(spreadOf(rounds.map(({ perSecond }) => perSecond)).median)],
       ...[memoryText(rounds)],
       ...(hasLatency ? latency : []),
     ];
@@ -80,7 +80,7 @@ function scenarioTable(measured: readonly Measured[]): string {
 /** Memory in the first and the last round, which shows growth, and the maximum. */
 function memoryText(rounds: readonly Round[]): string {
   const megabytes = rounds.map(({ residentMegabytes }) => residentMegabytes);
-  return `${figure(megabytes[0] ?? NaN)} … ${figure(megabytes.at(-1) ?? NaN)}, at most ${figure(spreadOf(megabytes).max)}`;
+  return `${formatNumber(megabytes[0] ?? NaN)} … ${formatNumber(megabytes.at(-1) ?? NaN)}, at most ${formatNumber(spreadOf(megabytes).max)}`;
 }
 
 function targetTable(targets: readonly Judged[]): string {

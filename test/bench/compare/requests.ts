@@ -9,7 +9,7 @@ const addressCount = 4096;
 const unknownKeys = 64;
 
 /** The variable parts of a request. */
-interface Said {
+interface RequestParts {
   readonly target?: string;
   readonly key: string;
   readonly address: number;
@@ -17,7 +17,7 @@ interface Said {
 }
 
 /** A request as forwarded by a load balancer in front of the subject. */
-function requestText({ target = '/v1/transactions', key, address, body }: Said): string {
+function requestText({ target = '/v1/transactions', key, address, body }: RequestParts): string {
   const from = `198.18.${Math.floor(address / 250)}.${(address % 250) + 1}`;
   const head =
     `${body === undefined ? 'GET' : 'POST'} ${target} HTTP/1.1\r\nhost: ${host}\r\nx-api-key: ${key}\r\n` +

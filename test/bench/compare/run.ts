@@ -38,7 +38,7 @@ export async function run(wish: Wish): Promise<Results> {
   };
   return {
     ...{ machine, extent, leftOut, scenarios: measured },
-    targets: measured.flatMap(({ name, measured: figures }) => judge(name, figures)),
+    targets: measured.flatMap(({ name, measured: measurements }) => judge(name, measurements)),
   };
 }
 

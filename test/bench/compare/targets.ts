@@ -3,7 +3,7 @@ import type { Measured } from './measure.js';
 import { ratiosOf, type Spread } from './statistics.js';
 
 /** The figures that targets can bound, each per round. */
-const figures = {
+const metrics = {
   cpu: ({ cpu }: Round) => cpu,
   p99: ({ latency }: Round) => latency?.p99 ?? NaN,
   memory: ({ residentMegabytes }: Round) => residentMegabytes,
@@ -15,7 +15,7 @@ export interface Target {
   readonly subject: string;
   /** The other subject; null: an absolute bound. */
   readonly against: string | null;
-  readonly figure: keyof typeof figures;
+  readonly figure: keyof typeof metrics;
   readonly atMost: number;
   /** A more ambitious bound; null: none. */
   readonly stretch: number | null;
@@ -54,9 +54,9 @@ export function judge(scenario: string, measured: readonly Measured[]): Judged[]
   return targets
     .filter((target) => target.scenario === scenario)
     .flatMap((target) => {
-      const figureOf = figures[target.figure];
+      const metricOf = metrics[target.figure];
       const of = (name: string | null): number[] | undefined =>
-        measured.find(({ subject }) => subject === name)?.rounds.map(figureOf);
+        measured.find(({ subject }) => subject === name)?.rounds.map(metricOf);
       const ones = of(target.subject);
       const others = target.against === null ? ones?.map(() => 1) : of(target.against);
       if (ones === undefined || others === undefined) return [];

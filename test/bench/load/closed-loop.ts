@@ -3,7 +3,7 @@ import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
 /** Responses between two readings of the clock: a reading costs as much as a request. */
-const lookEvery = 16;
+const checkEvery = 16;
 
 /** Opens connections that each send the next request as soon as the response has arrived. */
 export async function openClosedLoop(target: Target, count: number): Promise<Load> {
@@ -22,14 +22,14 @@ async function run(connections: Connections, { next, status: expected, seconds }
   let [requests, busy, isOver] = [0, connections.all.length, false];
   await connections.use((done, fail) => {
     for (const connection of connections.all) {
-      const onAnswer = (status: number): void => {
+      const onResponse = (status: number): void => {
         if (status !== expected) fail(new Error(`answered ${status} in place of ${expected}`));
         requests += 1;
-        if (!isOver && requests % lookEvery === 0) isOver = performance.now() > end;
-        if (!isOver) connection.send(next(), onAnswer);
+        if (!isOver && requests % checkEvery === 0) isOver = performance.now() > end;
+        if (!isOver) connection.send(next(), onResponse);
         else if ((busy -= 1) === 0) done();
       };
-      connection.send(next(), onAnswer);
+      connection.send(next(), onResponse);
     }
   });
   return { requests, seconds: (performance.now() - begun) / 1000, latencies: [] };

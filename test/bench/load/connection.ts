@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
-import { AnswerReader } from './response-reader.js';
+import { ResponseReader } from './response-reader.js';
 
 /** The port of a subject, and its TLS certificate. */
 export interface Target {
@@ -14,8 +14,8 @@ export interface Target {
 export class Connection {
   readonly #socket: net.Socket;
   readonly #opened: Promise<unknown>;
-  readonly #reader = new AnswerReader();
-  #onAnswer: ((status: number) => void) | null = null;
+  readonly #reader = new ResponseReader();
+  #onResponse: ((status: number) => void) | null = null;
 
   /** @param onBroken called when the connection ends without a call of `close` */
   private constructor({ port, ca }: Target, onBroken: (reason: string) => void) {
@@ -26,9 +26,9 @@ export class Connection {
     this.#socket.on('data', (chunk: Buffer) => {
       const status = this.#reader.take(chunk);
       if (status === null) return;
-      const tell = this.#onAnswer;
-      this.#onAnswer = null;
-      tell?.(status);
+      const onResponse = this.#onResponse;
+      this.#onResponse = null;
+      onResponse?.(status);
     });
     this.#socket.once('error', (error) => {
       onBroken(error.message);
@@ -44,8 +44,8 @@ export class Connection {
     return connection;
   }
 
-  send(request: string, onAnswer: (status: number) => void): void {
-    this.#onAnswer = onAnswer;
+  send(request: string, onResponse: (status: number) => void): void {
+    this.#onResponse = onResponse;
     this.#socket.write(request, 'latin1');
   }
 

@@ -29,7 +29,7 @@ async function run(
   const begun = performance.now();
   let [elapsed, due, sent] = [0, 0, 0];
   await connections.use((done, fail) => {
-    const endWhenAnswered = (): void => {
+    const endWhenComplete = (): void => {
       if (elapsed >= milliseconds && latencies.length === sent) done();
     };
     const sendWaiting = (): void => {
@@ -45,7 +45,7 @@ async function run(
           latencies.push(performance.now() - intended);
           free.push(connection);
           sendWaiting();
-          endWhenAnswered();
+          endWhenComplete();
         });
       }
     };
@@ -59,7 +59,7 @@ async function run(
       }
       sendWaiting();
       if (elapsed < milliseconds) setTimeout(tick, 1);
-      else endWhenAnswered(); // at a low rate the last response may have arrived long ago
+      else endWhenComplete(); // at a low rate the last response may have arrived long ago
     };
     tick();
   });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import tls from 'node:tls';
-import { AnswerReader } from './response-reader.js';
+import { ResponseReader } from './response-reader.js';
 import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
@@ -39,19 +39,19 @@ async function askOnce({ port, ca }: Target, held: Held | null, { next, status }
     ...(ca === null ? {} : { ca }),
     ...(session === null ? {} : { session }),
   });
-  const reader = new AnswerReader();
-  const answered: { status: number | null } = { status: null };
+  const reader = new ResponseReader();
+  const received: { status: number | null } = { status: null };
   socket.on('session', (fresh: Buffer) => {
     if (held !== null) held.session = fresh;
   });
   socket.on('data', (chunk: Buffer) => {
-    answered.status = reader.take(chunk);
-    if (answered.status !== null) socket.end();
+    received.status = reader.take(chunk);
+    if (received.status !== null) socket.end();
   });
   socket.once('secureConnect', () => {
     if (session !== null && !socket.isSessionReused()) socket.destroy(new Error('the session was not resumed'));
     else socket.write(next(), 'latin1');
   });
   await once(socket, 'close');
-  if (answered.status !== status) throw new Error(`answered ${String(answered.status)} in place of ${status}`);
+  if (received.status !== status) throw new Error(`answered ${String(received.status)} in place of ${status}`);
 }

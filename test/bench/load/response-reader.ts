@@ -3,7 +3,7 @@ const mostHeadBytes = 4096;
 const lastChunk = '0\r\n\r\n';
 
 /** Parses the responses of a connection one at a time: only as much HTTP as needed to find the end of each response. */
-export class AnswerReader {
+export class ResponseReader {
   #head = '';
   #status = 0;
   /** Missing bytes of the body; null: chunked. */

@@ -220,12 +220,12 @@ function usageOf(requests: readonly Requests[]): KeyUsage {
   const addresses = new Map<string, KeyUsage['addresses'][number]>();
   const agents = new Map<string, number>();
   let lastUse: KeyUsage['lastUse'] = null;
-  const none = { totalMilliseconds: 0, slowestMilliseconds: 0, requestBytes: 0, responseBytes: 0 };
+  const zeros = { totalMilliseconds: 0, slowestMilliseconds: 0, requestBytes: 0, responseBytes: 0 };
   for (const { at, count, origin, agent, code } of requests) {
     const hour = at - (at % hourMilliseconds);
     const day = at - (at % dayMilliseconds);
     const isAccepted = code === 'accepted';
-    const ofCode = codes.get(`${hour} ${code}`) ?? { hour, code, count: 0, ...none };
+    const ofCode = codes.get(`${hour} ${code}`) ?? { hour, code, count: 0, ...zeros };
     codes.set(`${hour} ${code}`, { ...ofCode, count: ofCode.count + count });
     const name = `${day} ${origin.address}`;
     const row = addresses.get(name) ?? { day, ...origin, accepted: 0, refused: 0, firstAt: at, lastAt: at };
