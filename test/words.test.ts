@@ -25,20 +25,30 @@ const identifierWords = new Map([
 ]);
 
 const [configuration, message] = ['an option of the configuration', 'a message between processes of two releases'];
+const [adminApi, algorithm] = ['a field of the admin API', 'a value of `alg` in RFC 7518'];
 
 /** Names that may keep a word of `identifierWords`, each with its reason: users or other programs read most of them. */
 const keptNames = new Map([
   ['src/adapters/redis/server/sentinel-majority.ts: none', 'a vote that names no server'],
   ['src/adapters/tor/fetch-list.ts: if-none-match', 'a header of RFC 9110'],
-  ['src/cli/admin/unusual/unusual.ts: answer', 'a field of the admin API'],
+  ['src/cli/admin/unusual/unusual.ts: answer', adminApi],
   ['src/cli/workers/worker.ts: answer', message],
   ['src/cli/workers/worker.ts: figures', message],
   ['src/config/schema/edge.ts: answerTimeoutSeconds', configuration],
-  ['src/console/operators/unusual.tsx: answer', 'a field of the admin API'],
+  ['src/console/operators/unusual.tsx: answer', adminApi],
   ['src/edge/auth/bad-key-throttle.ts: none', 'a result of `checksumIn`'],
   ['src/edge/server/create-server.ts: answerTimeoutSeconds', configuration],
-  ['src/registry/unusual/schema.ts: answer', 'a field of the admin API'],
+  ['src/registry/unusual/schema.ts: answer', adminApi],
   ['src/services/tables.ts: answers', 'a table of the database'],
+  ['test/adapters/tor-fetch.test.ts: if-none-match', 'a header of RFC 9110'],
+  ['test/bench/compare/targets.ts: figure', 'a field of saved results, which `npm run bench -- --from` reads'],
+  ['test/console/operator-pages-in-a-browser.test.ts: answer', adminApi],
+  ['test/edge/limits.test.ts: answerTimeoutSeconds', configuration],
+  ['test/fuzz/departures.test.ts: answerTimeoutSeconds', configuration],
+  ['test/registry/unusual-use.test.ts: answer', adminApi],
+  ['test/security/forged-services-tokens.test.ts: alg none, with the signature', algorithm],
+  ['test/security/forged-services-tokens.test.ts: alg none, without a signature', algorithm],
+  ['test/security/forged-sign-ins.test.ts: no signature (alg none)', algorithm],
 ]);
 const texts =
   /\b(?:whoever|whosoever|told of|heard of|tried again|is none\b|that is none|as it is\b|of which one\b|is had\b)/i;
@@ -61,8 +71,7 @@ function textsOf(file: string): SourceTexts {
       ...(ts.getTrailingCommentRanges(text, node.getEnd()) ?? []),
     ];
     for (const range of ranges) comments.set(range.pos, range);
-    const { name } = node as { name?: ts.Node };
-    if (name !== undefined && isName(name) && !isUse(node)) identifiers.push(name.text);
+    identifiers.push(...declaredNames(node));
     if (
       (ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddleOrTemplateTail(node)) &&
       node.text.includes(' ')
@@ -76,6 +85,23 @@ function textsOf(file: string): SourceTexts {
     text,
   );
   return { identifiers, strings, sentences: prose.flatMap((comment) => sentencesOf(comment)) };
+}
+
+/** The names that a file declares, without the cost of reading its comments. */
+function identifiersOf(file: string): string[] {
+  const identifiers: string[] = [];
+  const visit = (node: ts.Node): void => {
+    identifiers.push(...declaredNames(node));
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest));
+  return identifiers;
+}
+
+/** The name that a node declares; empty without one. */
+function declaredNames(node: ts.Node): string[] {
+  const { name } = node as { name?: ts.Node };
+  return name !== undefined && isName(name) && !isUse(node) ? [name.text] : [];
 }
 
 function isName(node: ts.Node): node is ts.Identifier | ts.PrivateIdentifier | ts.StringLiteral {
@@ -108,17 +134,20 @@ function joined(ranges: readonly ts.CommentRange[], text: string): string[] {
   return comments;
 }
 
-const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
-  .filter((name) => /\.tsx?$/.test(name))
-  .map((name) => `src/${name}`);
-const sources = files.map((file) => ({ file, ...textsOf(file) }));
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => /\.tsx?$/.test(name) && !name.includes('node_modules/'))
+    .map((name) => `${folder}/${name}`);
+}
 
-/** The first word of the list that a name contains; undefined without one. The verb "look up" is allowed. */
+const sources = filesIn('src').map((file) => ({ file, ...textsOf(file) }));
+
+/** The first word of the list that a name contains; undefined without one. The verb "look up" and its noun are allowed. */
 function wordIn(name: string): string | undefined {
   const words = name
     .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
     .toLowerCase()
-    .replaceAll(/\blook(?:ing)? ups?\b/g, '')
+    .replaceAll(/\blook(?:ed|ing)?[ -]ups?\b/g, '')
     .split(/[^a-z]+/);
   return [...identifierWords.keys()].find((one) =>
     words.some((other) => other === one || other.replace(/(?:s|ed|ing|ful)$/, '') === one),
@@ -126,16 +155,24 @@ function wordIn(name: string): string | undefined {
 }
 
 t.test('names of files, and all names that they declare, use the terms of the field', (t) => {
-  t.ok(new Set(sources.flatMap(({ identifiers }) => identifiers)).size > 4_000, 'the names were read');
-  const found = sources.flatMap(({ file, identifiers }) =>
-    [file.slice('src/'.length, -'.ts'.length), ...identifiers].flatMap((name) => {
+  const tests = filesIn('test').map((file) => ({ file, identifiers: identifiersOf(file) }));
+  for (const part of [sources, tests])
+    t.ok(new Set(part.flatMap(({ identifiers }) => identifiers)).size > 4_000, 'the names were read');
+  const found = [...sources, ...tests].flatMap(({ file, identifiers }) =>
+    [...new Set([file.slice(file.indexOf('/') + 1, -'.ts'.length), ...identifiers])].flatMap((name) => {
       const word = wordIn(name);
       return word === undefined ? [] : [{ at: `${file}: ${name}`, term: identifierWords.get(word) ?? '' }];
     }),
   );
   const wrong = found.filter(({ at }) => !keptNames.has(at)).map(({ at, term }) => `${at}: ${term}`);
-  t.same([...new Set(wrong)], []);
-  t.same([...new Set(found.map(({ at }) => at))].filter((at) => keptNames.has(at)).toSorted(), [...keptNames.keys()]);
+  t.same(wrong, []);
+  t.same(
+    found
+      .map(({ at }) => at)
+      .filter((at) => keptNames.has(at))
+      .toSorted(),
+    [...keptNames.keys()],
+  );
   t.end();
 });
 
