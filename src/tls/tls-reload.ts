@@ -84,7 +84,7 @@ export class TlsReload {
     let problem: string | null;
     let isReplaced = false;
     try {
-      // Retry once. If the files were swapped while they were read, the swap is complete by then.
+      // Retry once. If reading failed because the files were being swapped, the swap is complete at the second attempt.
       const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
       const inUse = this.#credentials.material;
       const changed = material.digest !== inUse.digest;

@@ -125,7 +125,7 @@ async function textOf(wire: Wire): Promise<string> {
   return (await deflate(JSON.stringify(wire), { level: 1, memLevel: 9 })).toString('base64');
 }
 
-/** Returns the text of a batch of this process with another value of `acknowledged`. */
+/** Replaces the value of `acknowledged` in the text of a batch from this process, and returns the new text. */
 export async function withAcknowledged(text: string, acknowledged: number): Promise<string> {
   const inflated = await inflate(Buffer.from(text, 'base64'));
   return textOf({ ...(JSON.parse(inflated.toString('utf8')) as Wire), acknowledged });

@@ -28,7 +28,7 @@ const codeCount = Type.Object({
   /** `accepted`, or the code of the denial or failure, as in the access log. */
   code: text(64),
   count,
-  /** Duration of all requests together. A log line that several requests share has no duration and counts as 0. */
+  /** Total duration of these requests. Requests that share one line of the access log have no duration and add 0. */
   totalMilliseconds: Type.Number({ minimum: 0 }),
   /** Duration of the slowest request. */
   slowestMilliseconds: Type.Number({ minimum: 0 }),

@@ -4,8 +4,8 @@ const minSlots = 65_536;
 const maxSlots = 4_194_304;
 const slotsPerEntry = 8;
 /**
- * A lookup id is a key's hash in hex. A slot stores digits 0 to 7 of the id, and digits 8 to 15 select the bucket.
- * These are the end offsets of the two parts.
+ * A lookup id is a key's hash in hex. A slot stores digits 0 to 7 of the id, and digits 8 to 15 select the bucket. The
+ * two constants are the offsets at which these parts of the id end.
  */
 const [numberEnd, bucketEnd] = [8, 16];
 
@@ -50,8 +50,8 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    // A bucket has its newest number in the first slot. Move the numbers before slot `last` one slot back, to free the
-    // first slot. This overwrites the old copy of this number or, in a full bucket, the oldest number.
+    // A bucket has its newest number in the first slot. Move the numbers before slot `last` one slot further, to free
+    // the first slot. This overwrites the old copy of this number or, in a full bucket, the oldest number.
     places.copyWithin(first + 1, first, last);
     places[first] = number;
   }

@@ -4,7 +4,10 @@ import { KeyStoreUnavailable } from '../../gateway/key-store.js';
 
 /** A cached record, and the time at which it was read: whole milliseconds of a monotonic clock. */
 interface Entry<Compiled> {
-  /** A record that cannot be used is cached as an error. Otherwise each request would read and report it again. */
+  /**
+   * The parsed record, or the error of a record that cannot be used. The error is cached too, because otherwise each
+   * request would read and report the record again.
+   */
   readonly value: Compiled | KeyStoreUnavailable;
   readAt: number;
   /**
@@ -15,9 +18,9 @@ interface Entry<Compiled> {
 }
 
 /**
- * Cached records in the order of their use. `dropAll` invalidates the records but keeps their objects. A record that is
- * read again without a change reuses its old object. Otherwise, reading 100,000 records again after a reconnect to
- * Redis would create much garbage, and collecting it would delay requests.
+ * Cached records in the order of their use. `dropAll` invalidates the records but keeps their objects. If a record is
+ * read again and is unchanged, the cache reuses its old object. Otherwise, reading 100,000 records again after a
+ * reconnect to Redis would create much garbage, and collecting it would delay requests.
  */
 export class KnownRecords<Compiled extends object> {
   readonly #entries: LRUCache<string, Entry<Compiled>>;

@@ -18,15 +18,15 @@ export class FreshnessWait {
     [this.#isFresh, this.#now] = [isFresh, now];
   }
 
-  /** Whether a wait timed out within the last 250 ms, so that further requests skip the wait. */
+  /** Whether a wait timed out within the last 250 ms. If so, further requests skip the wait. */
   get isOver(): boolean {
     return this.#now() - this.#lateAt < betweenWaitsMilliseconds;
   }
 
   /**
-   * Resolves after `patienceMilliseconds`. If the cache is still stale by then, the requests of the next 250 ms skip
-   * the wait. Concurrent callers share one wait. If the process was blocked, data may have arrived that is not
-   * read yet. So `setImmediate` lets Node read it first.
+   * Resolves after `patienceMilliseconds`. Concurrent callers share one wait. If the cache is still stale when the wait
+   * ends, the requests of the next 250 ms skip the wait. Before this check, `setImmediate` lets Node read data that
+   * arrived while the process was blocked.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

@@ -18,8 +18,8 @@ export interface CacheLimits {
 interface ReadInFlight<Compiled> {
   readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
   /**
-   * Whether the value of this read can be cached. False once the record was invalidated or invalidations stopped
-   * arriving: the value may then be outdated.
+   * Whether the value of this read can be cached. False once an invalidation of the record has arrived, or once
+   * invalidations no longer arrive: the value may then be outdated.
    */
   mayBeHeld: boolean;
   /**
@@ -260,7 +260,7 @@ export class RecordCache<Compiled extends object> {
 /** Whether cached records can be used: they are valid only while all invalidation messages arrive. */
 export interface Freshness {
   readonly standing: {
-    /** Whether all invalidations arrive, so that cached records are valid. */
+    /** Whether all invalidations arrive. If so, cached records are valid. */
     readonly fresh: boolean;
     /** Milliseconds since all cached records were last known to be valid. */
     readonly sinceKnownTrue: number;

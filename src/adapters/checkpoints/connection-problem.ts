@@ -5,7 +5,7 @@
 export function connectionProblem(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   if (name === 'TimeoutError' || name === 'AbortError') return 'timeout';
-  // undici has timers of its own, which may end a request before the signal of the caller does.
+  // undici has its own timers, which may end a request before the caller's AbortSignal does.
   if (typeof code === 'string' && /^UND_ERR_(?:CONNECT|HEADERS|BODY)_TIMEOUT$/.test(code)) return 'timeout';
   return typeof code === 'string' ? code : typeof name === 'string' ? name : 'unknown reason';
 }

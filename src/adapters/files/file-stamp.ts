@@ -25,7 +25,7 @@ const transientCodes: ReadonlySet<unknown> = new Set([
   'ESTALE',
 ]);
 
-/** Whether the error is temporary, so that the file should be read again even if it has not changed. */
+/** Whether the error is temporary. If so, the file should be read again even if it has not changed. */
 export function isTransientFileError(error: unknown): boolean {
   const cause: unknown = error instanceof Error ? (error.cause ?? error) : error;
   return transientCodes.has((cause as NodeJS.ErrnoException).code);

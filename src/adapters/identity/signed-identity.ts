@@ -29,7 +29,7 @@ interface Held {
 
 /**
  * Signs the caller's identity as a JWT with the claims `iss`, `aud`, `sub`, `iat`, `exp`, `kid` and `environment`. The
- * claim `kid` is the id of the merchant's key. To save signatures, a JWT is reused for the same key and upstream during
+ * claim `kid` is the id of the merchant's key. Signing is slow, so a JWT is reused for the same key and upstream during
  * the first half of its lifetime.
  */
 export class SignedIdentity implements CallerIdentity {

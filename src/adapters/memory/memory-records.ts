@@ -67,8 +67,8 @@ export class MemoryRecords implements Records, RecordsStore {
     if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
     for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
     for (const [lookupId, key] of this.#keys) {
-      // Report a malformed name: it is not the hash of any key, so the gateway would reject the intended key as
-      // unknown.
+      // Report a malformed record name. An operator may have mistyped the hash of a key, and the gateway would reject
+      // that key as unknown.
       const name = `mg:key:${lookupId}`;
       if (!lookupIdForm.test(lookupId))
         onMalformed(name, 'the record name must end with a hash of 64 lower-case hex digits');

@@ -195,8 +195,8 @@ export function ignoreRepeatedErrors(redis: Redis): Redis {
     const stream = redis.stream as Redis['stream'] | undefined; // undefined if connecting has already failed
     stream?.on('error', () => undefined);
   };
-  // With a single server, the socket exists at the end of the event-loop turn of `connecting`. Behind a Sentinel, it is
-  // created later, but before `connect`.
+  // With a single server, the socket exists at the end of the event-loop turn in which ioredis emits `connecting`.
+  // Behind a Sentinel, the socket is created later, but before ioredis emits `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 

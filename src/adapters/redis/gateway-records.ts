@@ -25,7 +25,7 @@ const acknowledgementForm = Type.Object({
   beat: Type.Optional(beat),
   /**
    * The longest time for which the registry waits for this gateway before it confirms a change. The gateway stops using
-   * its cache one second earlier, unless it gets a new proof that its Redis server is the master.
+   * its cache one second before the end of this time, unless it gets a new proof that its Redis server is the master.
    */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
@@ -52,8 +52,8 @@ const reportForm = Type.Object({
 const grantForm = Type.Object({
   ...{ generation, beat, lifetimeMilliseconds },
   /**
-   * Whether the registry has compared the store with its database and found every record. A registry of an earlier
-   * release omits this field and does not reply to queries for a record.
+   * Whether the registry has compared the store with its database, and the store lacked no record. A registry of an
+   * earlier release omits this field and does not reply to queries for a record.
    */
   compared: Type.Optional(Type.Boolean()),
 });

@@ -165,7 +165,7 @@ export class SourceLists {
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
-  /** Checks a list from a stored record: it must match its digest, and obey the same rules as a fetched list. */
+  /** Checks and returns a list of a stored record. Its digest must match, and the rules for fetched lists apply. */
   async #admit(
     source: ExitSource,
     list: NonNullable<StoredSource['list']>,

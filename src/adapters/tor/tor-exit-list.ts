@@ -111,7 +111,7 @@ const smallList = 10;
 const admittedAtATime = 200;
 
 /**
- * Checks the addresses of a list in small batches, so that requests are not delayed.
+ * Checks the addresses of a list in small batches, so that requests are not delayed. Returns the accepted addresses.
  * @param addresses can be parsed lazily; an error of the parser rejects the promise
  * @throws ExitListRejected if the list has no address, too many addresses, or a trusted proxy
  */

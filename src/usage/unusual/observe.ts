@@ -26,7 +26,7 @@ const repeatMilliseconds = 7 * dayMilliseconds;
 const aheadMilliseconds = 5 * 60_000;
 const ownMaximumFactor = 3;
 const refusalFactor = 10;
-/** For a key used on fewer days than this, the usual gaps are unknown. A payroll key, for example, is used monthly. */
+/** For a key used on fewer days than this, the usual time between uses is unknown. A payroll key is used monthly. */
 const daysOfRhythm = 5;
 const withoutRhythmFactor = 1.5;
 const longerGapFactor = 1.5;

@@ -53,8 +53,8 @@ export class RedisInbox implements GatewayInbox {
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
   /**
-   * When each failing message first failed, by message id. A discarded message gets no reply, so the gateway sends it
-   * again with the same id, and its first failure still counts.
+   * When each failing message first failed, by message id. The entry of a discarded message stays. Such a message gets
+   * no reply, so the gateway sends it again with the same id, and the time still counts from its first failure.
    */
   readonly #failingSince = new Map<string, number>();
   #lastTakenAt = -Infinity;

@@ -21,9 +21,9 @@ const slotsOfStep = 2_000;
 
 /**
  * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica can lack a revocation.
- * A master can also have been flushed. Each change has a number, its revision. A change index on one master stores the
- * newest revision of each slot. A marker in each slot stores the revision up to which the slot is complete. If the
- * marker is behind the index, the slot lacks a change.
+ * A master that was flushed lacks all records. Each change has a number, its revision. A change index on one master
+ * stores the newest revision of each slot. A marker in each slot stores the revision up to which the slot is complete.
+ * If the marker has a lower revision than the index, the slot lacks a change.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;

@@ -205,7 +205,7 @@ export class AheadReader {
         const record = typeof text === 'string' ? kind.compile(id, text) : null;
         if (record === null || this.#isForeign(record)) continue;
         if (!kind.cache.holdAhead(ahead, id, record)) kind.isFull = true;
-        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // it was invalidated during the read
+        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // the record was invalidated during the read
       }
     } finally {
       ahead.end();

@@ -133,8 +133,8 @@ export class ClusterLink implements RecordsLink {
 
   /**
    * Reads a record together with its slot's marker, which states up to which change the slot is complete. Without a
-   * marker of this generation, the absence of a record proves nothing: the slot's master may have been flushed, while
-   * another master still has the meta record.
+   * marker of this generation (history of changes), the absence of a record proves nothing: the slot's master may have
+   * been flushed, while another master still has the meta record.
    * @throws KeyStoreUnavailable if the marker is missing or has another generation
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {

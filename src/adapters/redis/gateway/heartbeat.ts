@@ -95,7 +95,7 @@ export class Heartbeat {
   /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // The last heartbeat was so slow that its result was already too old for a fresh cache. Reading Redis is faster.
+    // Return if the last heartbeat was so slow that its result was too old for a fresh cache: reading Redis is faster.
     if (this.#tookMilliseconds > freshMilliseconds && this.standing.proof !== null) return;
     // During an outage, do not wait: a heartbeat without a reply would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
@@ -256,9 +256,9 @@ export class Heartbeat {
   }
 
   /**
-   * Lets a gateway without a lease read a server that cannot store the gateway's acknowledgement. This gateway caches
-   * nothing, so it only needs a proof that the server is still the master. A lease must not be extended without an
-   * acknowledgement, because the registry counts the lease from the last acknowledgement.
+   * Lets a gateway without a lease for its cache read a server that cannot store the gateway's acknowledgement. This
+   * gateway caches nothing, so it only needs a proof that the server is still the master. A lease must not be extended
+   * without an acknowledgement, because the registry counts the lease from the last acknowledgement.
    */
   async #proveMaster(
     { replicas }: BelievedState,

@@ -77,7 +77,7 @@ export class InactiveMemory {
 
   /**
    * Deletes the remembered records. Must be called after the registry has enrolled the gateway, that is, allows it to
-   * cache records. By then, either the store has lost nothing, or the registry has read the report.
+   * cache records. At that time, either the store has lost nothing, or the registry has read the report.
    */
   clear(): void {
     if (this.#known === null) return;

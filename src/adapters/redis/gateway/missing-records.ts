@@ -26,7 +26,8 @@ const longestPauseMilliseconds = 50;
 /** The maximum rate of queries to the registry. A client that guesses keys must not overload the registry. */
 const queriesPerSecond = 200;
 /**
- * The maximum rate while an emptied store is rebuilt. It is higher, because nearly all queries are then for valid keys.
+ * The maximum rate while an emptied store is rebuilt. It is higher, because nearly all queries during a rebuild are for
+ * valid keys.
  */
 const queriesPerSecondOfRebuild = 1_000;
 const queryBurst = 1_000;

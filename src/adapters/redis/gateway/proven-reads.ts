@@ -81,7 +81,7 @@ export class ProvenReads {
       await verdict.next();
     }
     const { proof } = standing;
-    // While cached records can be served, `standing.reason` is null; then use the reason of the store.
+    // `standing.reason` is null while cached records can be served. In that case, use the reason of the store.
     if (proof === null || !standing.hasReplied)
       throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis did not reply');
     return proof;

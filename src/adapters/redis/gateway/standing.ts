@@ -266,7 +266,10 @@ export class AcknowledgementState {
       : null;
   }
 
-  /** Whether a server refused the newest acknowledgement with READONLY or NOREPLICAS, so it may have been replaced. */
+  /**
+   * Whether a server refused the newest acknowledgement with READONLY or NOREPLICAS. If so, another server may have
+   * replaced that server.
+   */
   get isRefused(): boolean {
     return this.#isRefused;
   }

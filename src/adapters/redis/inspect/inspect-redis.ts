@@ -100,7 +100,8 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
 }
 
 /**
- * Checks the mode, role, version and database of the server with INFO and SELECT. Also returns whether it has replicas.
+ * Checks the mode, role, version and database of the server with INFO and SELECT. Returns the problems that it found,
+ * and whether the server has replicas.
  */
 async function checkInfo(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
   const fault = (option: string, message: string) => ({
@@ -178,7 +179,7 @@ async function connected<Result>(
     } catch (error) {
       const refusal = explainRefusal(error, whose, password !== null);
       if (refusal !== null) return { fault: refusal };
-      // PING is also refused without the right +ping, or if the server cannot save its data to disk (MISCONF).
+      // Ignore the refusal of PING if the user lacks only +ping, or if the server cannot save data to disk (MISCONF).
       if (!/^(?:NOPERM|MISCONF)/.test((error as Error).message)) throw error;
     }
     return { result: await act(redis, warning) };

@@ -69,8 +69,8 @@ export class GatewayDirectory {
   #signsOfLife = 0;
   #isComplete = false;
   /**
-   * The silence of a gateway is measured from this time (monotonic clock) at the earliest, because earlier messages may
-   * have been missed.
+   * The earliest time from which the silence of a gateway is measured, in milliseconds of the monotonic clock. Messages
+   * before this time may have been missed.
    */
   #since: number;
   #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;

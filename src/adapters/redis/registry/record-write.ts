@@ -33,7 +33,10 @@ export interface RecordWrite {
   /** The Redis key, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** A stored record whose revision (number of its last change) is above this number is kept, unless it is forged. */
+  /**
+   * The highest revision at which a stored record is overwritten. The revision of a record is the number of its last
+   * change. A stored record with a higher revision is kept, unless it is forged.
+   */
   readonly newest: number;
 }
 

@@ -8,7 +8,7 @@ export interface InvalidationEvents {
   readonly onEverythingChanged: () => void;
   /** Called when tracking has been enabled. Changes before this event were not reported. */
   readonly onListening: () => void;
-  /** Called when the connection closed, so that invalidation messages no longer arrive. */
+  /** Called when the connection has closed. Invalidation messages then no longer arrive. */
   readonly onDisconnected: () => void;
 }
 
@@ -23,7 +23,7 @@ const refusedMilliseconds = 1_000;
  */
 export class InvalidationListener {
   readonly #redis: Redis;
-  /** Whether tracking is on, so that every change is reported. */
+  /** Whether tracking is on. If so, Redis reports every change. */
   connected = false;
   /** How many times tracking was enabled. No message was missed if this number is unchanged and `connected` is true. */
   epoch = 0;

@@ -106,7 +106,7 @@ export class SameServer {
   }
 
   /**
-   * Reads INFO until it shows the run id: an operator may grant the Redis user the right to call INFO later. Then
+   * Reads INFO until it shows the run id: an operator may later grant the Redis user the right to call INFO. Then
    * reopens both connections to identify their servers, because a subscribed connection cannot call INFO.
    */
   async #reopenWithRunId(): Promise<void> {

@@ -233,7 +233,7 @@ class ReplicaWitness {
    * of replicas received the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
-    // If the run id is unknown, call INFO again: the Redis user may have been granted the right to call INFO by now.
+    // If the run id is unknown, call INFO again: an operator may have granted the right to call INFO meanwhile.
     if (this.#runId === null && this.#redis.status === 'ready') await this.#identify();
     if (runId === null || this.#runId !== runId) return false;
     try {
