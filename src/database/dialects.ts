@@ -154,7 +154,7 @@ export async function lockTables(transaction: Kysely<unknown>, tables: readonly 
   await sql`select set_config('lock_timeout', ${rows[0]?.former ?? '0'}, true)`.execute(transaction);
 }
 
-/** Waits until it can lock one table, and releases the lock. Needs the savepoint `before_locks`. */
+/** Waits at most 2 seconds until it can lock a table, and releases the lock. Needs the savepoint `before_locks`. */
 async function waitAlone(transaction: Kysely<unknown>, table: string): Promise<void> {
   await limitLockWait(transaction, aloneMilliseconds);
   await sql`lock table ${sql.table(table)} in access exclusive mode`.execute(transaction).catch((error: unknown) => {

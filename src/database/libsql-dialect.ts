@@ -101,7 +101,7 @@ class LibsqlDriver implements Driver {
 
   /**
    * Begins a write transaction. While another program locks the file, retries until a deadline. Reads and the event
-   * loop run between the attempts. Only the first writer in the queue retries: no other has an earlier deadline.
+   * loop run between the attempts. Only the first writer in the queue retries, because its deadline is the earliest.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;

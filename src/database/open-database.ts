@@ -226,7 +226,7 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** How long a successful test write is reused: each write flushes the disk, and any client can request `/readyz`. */
+/** How long a test write's success is reused. Each write flushes the disk, and any client can request `/readyz`. */
 const writtenMilliseconds = 1000;
 /**
  * Maximum wait of `WriteProbe` for a locked SQLite file. It is shorter than the timeout of the Kubernetes readiness
@@ -244,7 +244,7 @@ export class WriteProbe {
     this.#database = database as Kysely<unknown>;
   }
 
-  /** Returns why the database is not writable, without host or user; null if it is writable. */
+  /** Returns why the database is not writable, in words that name no host or user; null if it is writable. */
   async problem(): Promise<string | null> {
     this.#running ??= this.#try().finally(() => (this.#running = null));
     return isPostgres(this.#database) ? this.#running : orBusy(this.#running);

@@ -83,8 +83,8 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
 }
 
 /**
- * SQLSTATEs of transient failures: the server is unavailable, overloaded, stopping, too slow or read-only after a
- * failover, or it resolved a deadlock. The same statement can succeed later.
+ * SQLSTATEs of transient failures, after which the same statement can succeed later. Either the server is unavailable,
+ * overloaded, stopping or too slow, or it has become read-only in a failover, or it has resolved a deadlock.
  */
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
@@ -118,7 +118,8 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // Fail at once on a broken connection. After a timeout, a new statement would wait until the old one has ended.
+    // Fail at once if the connection is broken, or if an earlier statement on it has timed out in the client. Otherwise
+    // a new statement would wait until the server has ended the earlier one.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);

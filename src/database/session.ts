@@ -97,7 +97,7 @@ class PostgresSession implements DatabaseSession {
     try {
       await client?.query('select pg_advisory_unlock(hashtextextended($1, 0))', [lockName]);
     } catch {
-      void this.#drop(client); // closing the connection releases the lock, which the server could still hold
+      void this.#drop(client); // the unlock may have failed; closing the connection releases the lock
     }
   }
 

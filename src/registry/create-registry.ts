@@ -116,8 +116,8 @@ export interface RegistryUnusual {
 
 /**
  * The smallest `maxStaleSeconds` that the registry assumes. It equals the option's default. The registry does not know
- * the value that each gateway uses. If the registry assumed a smaller value, a gateway could still use a record that
- * the registry considers expired.
+ * the value that each gateway uses. If the registry assumed a smaller value than a gateway uses, that gateway could
+ * still use a record that the registry considers expired.
  */
 const leastStaleSeconds = 30;
 

@@ -109,7 +109,7 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
 /** Polls the progress of one change until it is complete or `stop()` is called. */
 class Watch {
   isProjected = false;
-  /** The known gateways of the change's environment, from the last successful query; null before that query. */
+  /** The known gateways of the change's environment, from the last successful query; null before the first one. */
   gateways: readonly KnownGateway[] | null = null;
   /**
    * Set if gateways that could use cached records are missing in the roster (the database's list of gateways). `until`

@@ -76,7 +76,10 @@ export class RetentionTask {
  */
 export class PassedTime {
   readonly #monotonic: () => number;
-  /** When the monotonic clock showed `at`, the time `moment` had certainly passed. Null before data was found. */
+  /**
+   * Two times: when the monotonic clock showed `at`, the time `moment` had certainly passed. Null before data was
+   * found.
+   */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
 
   /** @param monotonic a monotonic clock, in milliseconds */

@@ -55,7 +55,7 @@ interface KeyRow {
 interface OutboxRow {
   revision: number;
   name: string;
-  /** The name of the change. Null if an earlier release made the change, or if `Lease.finish` put the row back. */
+  /** The id of the change. Null if an earlier release made the change, or if `Lease.finish` put the row back. */
   change: Generated<string | null>;
 }
 
@@ -88,7 +88,7 @@ interface RevisionRow {
    * announcement.
    */
   published_revision: Generated<number>;
-  /** The name of the change with the revision `published_revision`; null before the first announcement. */
+  /** The id of the change with the revision `published_revision`; null before the first announcement. */
   published_change: Generated<string | null>;
   /**
    * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of these secrets. Null
@@ -97,8 +97,8 @@ interface RevisionRow {
   sealed_by: Generated<string | null>;
   /**
    * The value of `published_change` for which `sealed_by` is valid. An earlier release does not seal (authenticate) the
-   * records of a change that it publishes, and sets only `published_change`. So if the two columns differ, `sealed_by`
-   * is not valid.
+   * records of a change that it publishes, and sets only `published_change`. So if `published_change` differs from
+   * `sealed_change`, `sealed_by` is not valid.
    */
   sealed_change: Generated<string | null>;
 }

@@ -65,8 +65,8 @@ export interface RestOptions extends ServerOptions {
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
 /**
- * Turns off Fastify's length limit for path parameters. Fastify would reject a longer parameter before authentication.
- * The limit of the whole request head still applies.
+ * Turns off Fastify's length limit for path parameters. With this limit, Fastify would reject a longer parameter before
+ * authentication. The limit of the whole request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
 /** Maximum number of connections. All gateways together need fewer. Excess connections are closed at once. */
@@ -218,8 +218,8 @@ interface RoutePath {
  */
 function refuseOtherRequests(app: FastifyInstance): void {
   const known = new Map<string, RoutePath>();
-  // A separate router finds the path of a request with any method. The alternative, a route for each unsupported
-  // method, would mean 30 routes per path. Registering them would take half of the CPU time of an app's start.
+  // A separate router ignores the method and finds only the path. The alternative, a route for each unsupported method,
+  // would mean 30 routes per path. Registering them would take half of the CPU time of an app's start.
   const paths = FindMyWay({ maxParamLength: longestId });
   app.addHook('onRoute', ({ url, method }) => {
     const path = known.get(url) ?? { url, methods: new Set() };

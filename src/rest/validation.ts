@@ -69,8 +69,8 @@ function validatorOf(field: TSchema): ReturnType<typeof Compile> {
 }
 
 /**
- * Creates the validation of a flat object. Each field has its own validator. So each problem is reported once, in the
- * order of the schema, with the description of its field.
+ * Creates the function that returns the problems of a flat object. Each field has its own validator. So each problem is
+ * reported once, in the order of the schema, with the description of its field.
  */
 export function fieldProblems(schema: TObject, kind: string): (value: unknown) => Problem[] {
   const names = Object.keys(schema.properties);

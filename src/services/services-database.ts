@@ -5,7 +5,7 @@ import type { Tenant } from './assertion-verifier.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
-/** For each table that a list reads, the column with the records' ascending numbers. */
+/** For each table that a list route of the API reads, the column that numbers the records in ascending order. */
 const numberColumns = { payouts: 'sequence', transactions: 'id', customers: 'sequence' } as const;
 
 /**

@@ -39,7 +39,7 @@ export interface StartOptions extends Omit<
 
 /** Options of the operators' API and its listener; port 0 means any free port. */
 export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'administrators' | 'tls'> & {
-  /** Sends events about operators to the registry. Null or omitted: no events are stored. */
+  /** Sends the stored events about operators to the registry. Null or omitted: no events are stored or sent. */
   readonly trail?: Trail | null;
   readonly host: string;
   readonly port: number;
@@ -167,7 +167,7 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
-/** How long a process purges nothing after its start. In this time, processes that saw a clock jump renew responses. */
+/** How long a process purges nothing after its start. See `StoredResponsePurge` for the reason. */
 const quietMilliseconds = 10 * 60 * 1000;
 /**
  * The database clock has jumped if it advances by this much more than the monotonic clock between two calls of
@@ -177,9 +177,9 @@ const toleranceMilliseconds = 60_000;
 
 /**
  * Purges stored responses after 24 hours. If a response is purged too early, a repeated request can pay a payout twice.
- * So after a forward jump of the database clock, all stored responses count as stored at the time of the jump. The
- * database contains that time, so processes that start later do not purge these responses too early either. A process
- * that starts just after the jump cannot detect it, so each process purges nothing in its first ten minutes.
+ * So a process that detects a forward jump of the database clock renews all stored responses: it sets their creation
+ * time in the database to the time of the jump. A process that starts just after the jump cannot detect it. So each
+ * process purges nothing in its first ten minutes, while other processes renew the responses.
  */
 export class StoredResponsePurge {
   readonly #options: StoredResponsePurgeOptions;
@@ -187,7 +187,7 @@ export class StoredResponsePurge {
   #last: { readonly now: number; readonly at: number } | null = null;
   /** The monotonic time of the first call of `forget` that could read the database clock. */
   #firstAt = Infinity;
-  /** The database time after a jump; null once all responses stored before the jump are renewed. */
+  /** The database time after a jump, until all responses stored before the jump are renewed; otherwise null. */
   #jumpedTo: number | null = null;
   /** Whether all responses that were visible after the last jump are renewed. */
   #hasRenewedVisible = false;

@@ -17,7 +17,7 @@ interface WalletRow extends OwnedRow {
   balance: number;
   /** 1 if payouts without a wallet id use this wallet, otherwise 0. SQLite has no booleans. */
   is_default: number;
-  /** Name of the operator who created the wallet; null for a wallet that a release without a ledger created. */
+  /** Name of the operator who created the wallet. Null if an old release, which had no ledger, created the wallet. */
   created_by: string | null;
 }
 
@@ -81,7 +81,10 @@ interface CustomerRow extends OwnedRow {
   updated_at: number;
 }
 
-/** The list position of a deleted customer, so that its id stays valid in `up_to` while a client reads the pages. */
+/**
+ * The list position of a deleted customer. It is kept because a client that reads the list page by page can still send
+ * the customer's id in the query parameter `up_to`.
+ */
 interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   id: string;
   sequence: number;

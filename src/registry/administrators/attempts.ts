@@ -104,8 +104,8 @@ export class Attempts {
       await this.record(event, author);
       return;
     }
-    // For other codes, `needs` can contain any text from the caller, such as an address. As part of the counter's key,
-    // it would let the caller create any number of counters and events.
+    // Except with `permission_missing`, `needs` can contain any text from the caller, such as an address. As part of
+    // the counter's key, this text would let the caller create any number of counters and events.
     const cause = code === 'permission_missing' ? after.needs : code;
     this.#refusals.add(`${who}\n${cause}`, code, { author, event });
   }

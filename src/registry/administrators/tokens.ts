@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random' | 'reasonFor'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** Responses announce the expiry of a token during this last part of its lifetime, in milliseconds. */
+/** Responses announce the expiry of a token from this many milliseconds before the expiry. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Maximum number of valid tokens of one administrator, not counting the session tokens of sign-ins. */
 const mostTokens = 50;
@@ -115,8 +115,9 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
 }
 
 /**
- * For a revoked token of a sign-in, requires that the administrator has no active sign-in. A refresh revokes the token
- * that it replaces. To revoke that token again would seem to end the sign-in, although the new token stays valid.
+ * Called for a token that is already revoked. If a sign-in issued the token, requires that the administrator has no
+ * active sign-in. A refresh may have replaced the token with a newer one, which stays valid. So a success could wrongly
+ * suggest that the sign-in has ended.
  * @throws Refusal 409 with the tokens to revoke
  */
 async function requireNotReplaced(

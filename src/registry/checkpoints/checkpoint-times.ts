@@ -7,21 +7,24 @@ import type { RegistryTables } from '../tables.js';
 export const clockToleranceMilliseconds = 60_000;
 
 /**
- * Maximum number of runs in `#ahead`. An evicted run can be reported again. A run is the part of an access log that one
- * process writes to one file. A checkpoint is a signed state of a run.
+ * Maximum number of runs in `#ahead`, the runs whose last checkpoint was dated in the future. If a run is evicted, its
+ * next checkpoint with a future time can be reported again. A run is the part of an access log that one process writes
+ * to one file. A checkpoint is a signed state of a run.
  */
 const mostRuns = 10_000;
 /**
- * A run leaves `#ahead` after this time without a checkpoint that is dated in the future. Another registry process may
- * have received checkpoints with correct times meanwhile, so the next wrong time must be reported.
+ * How long a run in `#ahead` causes no further report, counted from its last checkpoint that was dated in the future.
+ * In this period, another registry process may receive checkpoints with correct times. After the period, the next wrong
+ * time is reported again.
  */
 const rememberedMilliseconds = 3_600_000;
 
 /** Finds checkpoints whose time contradicts the clock of this registry, or the previous checkpoint of the same run. */
 export class CheckpointTimes {
   /**
-   * The runs whose last checkpoint was dated in the future by the clock of this process, with the time of its receipt.
-   * The database does not show this, because another registry with another clock can have stored that checkpoint.
+   * The runs whose last checkpoint was dated in the future according to the clock of this process. The value is the
+   * time at which this process received that checkpoint. The database does not show these runs, because another
+   * registry with another clock can have stored the checkpoint.
    */
   readonly #ahead = new LRUCache<string, number>({ max: mostRuns });
 
@@ -49,7 +52,10 @@ export class CheckpointTimes {
     return `the checkpoint is dated ${date}, earlier than the last checkpoint of its log run`;
   }
 
-  /** Removes a run from `#ahead`. Called if its checkpoint was not stored, so the next attempt reports a wrong time. */
+  /**
+   * Removes a run from `#ahead`. Called if the database failed, so that neither the checkpoint nor a finding about its
+   * time was stored. When the gateway submits the checkpoint again, a future time must be reported.
+   */
   forget(origin: string): void {
     this.#ahead.delete(origin);
   }

@@ -7,8 +7,8 @@ import type { RegistryTables } from '../tables.js';
 /**
  * How long the registry remembers checkpoints that newer checkpoints of the same run have replaced. A checkpoint is a
  * signed state of a run. A run is the part of an access log that one process writes to one file. A gateway that got no
- * reply submits its checkpoint again. The second submission can wait in Redis for minutes, or in a file until the
- * gateway's next start.
+ * reply submits its checkpoint again, and the registry must recognise the checkpoint. The second submission can wait in
+ * Redis for minutes, or in a file until the gateway's next start.
  */
 const retentionMilliseconds = 7 * 86_400_000;
 

@@ -84,7 +84,7 @@ export interface SilenceOptions {
    */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
-  /** The monotonic clock of the inbox's `workingSince`, in milliseconds. */
+  /** Returns the time, in milliseconds, of the monotonic clock that `inbox.workingSince` uses. */
   readonly monotonic?: () => number;
 }
 
@@ -98,7 +98,7 @@ const leastSilentMilliseconds = 15_000;
 /** The maximum number of runs that a scan reads. Silent runs come first, because their checkpoints were due first. */
 const mostRuns = 10_000;
 
-/** The time of receipt of a run's newest checkpoint, which has not changed since the monotonic time `since`. */
+/** When a run's newest checkpoint was received, and the monotonic time at which a scan first found this value. */
 interface Sighting {
   readonly received_at: number;
   readonly since: number;
@@ -110,7 +110,7 @@ interface Sighting {
  * announces a next run that never began. Without an announcement, the run has simply ended.
  *
  * Measures the time on the monotonic clock of this process, from the first scan that found the newest checkpoint. The
- * time of receipt is not reliable: a clock can be set, and another registry with another clock can have written it.
+ * time of receipt is not reliable: a clock can be set, and the time can be from another registry with another clock.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;

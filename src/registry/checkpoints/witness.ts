@@ -89,7 +89,7 @@ export class Witness {
     this.#options = options;
   }
 
-  /** Handles a submitted checkpoint. Returns the reply; rejects and stores nothing if the database is unavailable. */
+  /** Handles a submitted checkpoint and returns the reply. Throws and stores nothing if the database is unavailable. */
   async take(body: string): Promise<WitnessVerdict> {
     let origin = '';
     try {

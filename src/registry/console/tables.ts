@@ -60,8 +60,9 @@ interface ConsoleSignInRow {
    */
   session_id: string | null;
   /**
-   * The client's source (`countedSource`). In a row of the previous release, this is the whole address. If that is an
-   * IPv6 address, the row counts only in the total of all sources.
+   * The client's IPv4 address or IPv6 /64 (`countedSource`), because each source has a limit of waiting sign-ins. In a
+   * row of the previous release, this is the whole address. If that is an IPv6 address, the row counts only for the
+   * limit of all sources together.
    */
   source: string;
   created_at: number;

@@ -154,8 +154,8 @@ function readLinks(database: RegistryDatabase, after: number, limit: number) {
 
 /**
  * Deletes the given old events, their positions in the chain, and the signatures of all positions before the last
- * deleted one. Stores the hash at that position, with which the rest of the chain can be verified, and a signature of
- * this hash (null if there is no signer). An older event that is kept can no longer be verified.
+ * deleted position. Stores the hash at that position, with which the rest of the chain can be verified, and a signature
+ * of this hash (null if there is no signer). An older event that is kept can no longer be verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,

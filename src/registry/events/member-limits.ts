@@ -22,7 +22,8 @@ const mostCharacters = 5_000_000;
  * The actions that count, one for each change. A reset of a key counts as the creation of the new key. Actions in
  * `ofEverybody` count if members do them for their own account. They have their own limit: otherwise a member who can
  * only read could use up the limit of the admins. Actions in `ofAdmins` count if they are not about the member's own
- * account. So a link that invites another member counts, but not an account that its own sign-in creates or changes.
+ * account. So a link that invites another member counts. A sign-in that creates or changes the person's own account
+ * does not count.
  */
 const kinds: Readonly<Record<'ofAdmins' | 'ofEverybody', readonly Action[]>> = {
   ofAdmins: [
@@ -36,8 +37,8 @@ const kinds: Readonly<Record<'ofAdmins' | 'ofEverybody', readonly Action[]>> = {
 };
 
 /**
- * The SQL condition that the administrator who caused an event is also its subject. The quotes make it exact: the other
- * texts in an event are JSON strings, in which a backslash precedes each quote.
+ * The SQL condition that the administrator who caused an event is also its subject. The quotes in the patterns
+ * prevent matches within other texts of the event, because JSON puts a backslash before each quote in a text.
  */
 const isAboutAuthor = sql<SqlBool>`(
   "after" like ('%"administratorId":"' || administrator_id || '"%')
@@ -118,9 +119,9 @@ function isLimited({ action, before, after }: NewEvent, actions: readonly Action
 }
 
 /**
- * Whether an event is about a reset that at once ended a key older than the time window. The limit does not refuse such
- * a reset: the key could be stolen, and other members could have used up the limit on purpose. The new key is younger
- * than the time window, so a key cannot be replaced again and again: the number of valid keys limits these resets.
+ * Whether an event is about a reset without a grace period, of a key that is older than the time window. The limit does
+ * not refuse such a reset: the key could be stolen, and other members could have used up the limit on purpose. The new
+ * key is younger than the time window, so the limit applies to a reset of the new key.
  */
 function isEmergencyReset({ action, before, after }: NewEvent, now: number): boolean {
   if (action !== 'key.reset' || fieldOf(after, 'status') !== 'REVOKED') return false;

@@ -135,7 +135,7 @@ class Streams {
       out.destroy(); // otherwise the stream would count until the client closes its connection
       throw error;
     }
-    // Another stream may have started the polls in the meantime. A higher `#seq` would skip changes for its client.
+    // Another stream may have started the polls in the meantime. A higher `#seq` would skip changes for that stream.
     if (this.#cancel !== null) return;
     this.#seq = seq;
     this.#checkedAt = this.#options.clock.now();

@@ -28,7 +28,7 @@ const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
  * Reads the entries after a cursor. Merchants come before keys, and merchants and keys are sorted by id. Because of
- * this order, changes during an export neither repeat nor skip an entry.
+ * this order, an export neither repeats nor skips an entry if records change during the export.
  * @param after `next` of the previous page; default: the beginning
  */
 export async function readExportPage(

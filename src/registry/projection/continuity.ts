@@ -140,7 +140,8 @@ export class Continuity {
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
-    // Gateways cache no records of a new store, or of a store in this process. So no cached record must expire first.
+    // Gateways cache no records of a new store, or of a store in this process. So the registry need not wait until
+    // cached records expire.
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;

@@ -137,8 +137,8 @@ export async function notePublished(transaction: RegistryDatabase, { revision, c
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // If `sealed_change` differs from the stored `published_change`, a release that does not seal records published
-      // the last change. The records of that change have no seal, so this stores null.
+      // If `sealed_change` differs from the stored `published_change`, a release without seals published the last
+      // change. The records of that change have no seal, so this stores null.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();

@@ -13,8 +13,8 @@ export interface OpeningOptions {
 }
 
 /**
- * The wait after a loss of data. A gateway could still use old records if it is missing in the roster, which is the
- * database's list of gateways. Until those records have expired, no change counts as in force.
+ * The wait after a loss of data. After the loss, the roster (the database's list of gateways) could lack a gateway that
+ * still uses old records. Until those records have expired, no change counts as in force.
  */
 export class Opening {
   readonly #options: OpeningOptions;

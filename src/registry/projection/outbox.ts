@@ -6,8 +6,8 @@ import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './
 import { type Lease, noRecords } from './lease.js';
 
 /**
- * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are the number and the
- * name of the newest change in the batch.
+ * The next changes to write to the store, oldest first and each of them whole. `names` are the names of the changed
+ * records. `revision` and `change` are the number and the id of the newest change in the batch.
  */
 export interface Batch extends Position {
   readonly names: readonly string[];
@@ -132,8 +132,8 @@ export class RecordsWriter {
       const { generation, revision } = await readHistory(database);
       if (highest > revision) {
         const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
-        // Makes both calls in one transaction. `beginGeneration` raises the revision, so `highest` would not show the
-        // restore if a crash prevented the second call.
+        // Makes both calls in one transaction, because a crash between them would hide the restore: `beginGeneration`
+        // raises the database's revision to `highest`, so a later comparison of the two would find no difference.
         await lease.finish(noRecords, async (transaction) => {
           await beginGeneration(transaction, begun);
           await noteRestore({ database: transaction, clock }, true);

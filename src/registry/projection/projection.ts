@@ -54,11 +54,11 @@ export class Projection {
   readonly #sealing: Sealing;
   readonly #asked: RequestedRecords;
   readonly #opening: Opening;
-  /** The `term` of the lease in which this process last compared store and database. */
+  /** The `term` (a number) that the lease had when this process last compared store and database. */
   #term = 0;
   /**
-   * The epoch is a number that changes when the connection could lead to another Redis server. This field is the epoch
-   * in which this process began to write to the store; null while this process does not write.
+   * The epoch is a number that changes when the connection might have switched to another Redis server. This field is
+   * the epoch in which this process began to write to the store; null while this process does not write.
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
@@ -98,8 +98,8 @@ export class Projection {
 
   /**
    * The epoch in which this process found the store consistent with the database. The epoch is a number that changes
-   * when the connection could lead to another Redis server. Null if this process does not hold the lease (the right to
-   * write to the store), or has not found the store consistent.
+   * when the connection might have switched to another Redis server. Null if this process does not hold the lease (the
+   * right to write to the store), or has not found the store consistent.
    */
   get settledIn(): number | null {
     return this.#settledIn;
@@ -111,7 +111,7 @@ export class Projection {
   }
 
   /**
-   * Milliseconds until the end of the wait in `Opening` for gateways that could be missing in the roster; null without
+   * Milliseconds until the end of the wait in `Opening` for gateways that the database might not list; null without
    * this wait. Call `run` when the wait ends.
    */
   get dueIn(): number | null {
@@ -186,7 +186,8 @@ export class Projection {
     if (this.#begunIn !== snapshot.epoch) {
       await store.begin();
       // The connection could have been reopened since the snapshot, for example after a failover during a slow query of
-      // the database. `begin` then made this process the writer of an uncompared server, which could lack a revocation.
+      // the database. In that case, `begin` made this process the writer of a server that was not compared and could
+      // lack a revocation.
       if ((await store.snapshot()).epoch !== snapshot.epoch)
         throw new Error('Redis was reconnected while its records were compared with the database: comparing again');
     }
@@ -229,8 +230,8 @@ export class Projection {
       if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
-      // `Lease.finish` can put older changes than the published one back into the outbox. After a batch of such
-      // changes, publishes the same revision again, because the published revision must never decrease.
+      // `Lease.finish` can put changes back into the outbox that are older than the published one. After a batch of
+      // older changes, publishes the same revision again, because the published revision must never decrease.
       const position: Position = published !== null && published.revision > batch.revision ? published : batch;
       await store.publish(position);
       const isKept = await this.lease.finish(batch, async (transaction) => {
@@ -249,7 +250,7 @@ export class Projection {
 
   /**
    * Rewrites all records as a new generation.
-   * @returns false if the rewrite was stopped or another process now writes
+   * @returns false if the rewrite was stopped, or if another process now writes to the store
    */
   async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;

@@ -25,14 +25,14 @@ const longestPauseMilliseconds = 10_000;
 const longestForDatabaseMilliseconds = 500;
 /**
  * Maximum retry pause if the state of the store cannot be read. It is short, because a Redis Cluster sends no event
- * when its masters agree again. Frequent attempts do no harm, because reading changes nothing.
+ * when its state can be read again. Frequent attempts do no harm, because reading changes nothing.
  */
 const longestForSnapshotMilliseconds = pollMilliseconds;
 
 /**
- * Writes changes of the database to the store, in passes. A pass is one run of the projection. It starts at once after
- * a change of this process or a notification, otherwise at the poll interval. Failed passes are repeated after
- * increasing pauses.
+ * Writes changes of the database to the store, in passes. A pass is one run of the projection. It starts at once when
+ * this process makes a change or receives a notification, otherwise at the poll interval. Failed passes are repeated
+ * after increasing pauses.
  */
 export class Projector {
   readonly #projection: Projection;

@@ -68,8 +68,8 @@ export class Rebuild {
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
-    // Makes both calls in one transaction. `beginGeneration` raises the database's revision to `loss.known`, so a
-    // comparison of the revisions would not show the restore if a crash prevented the second call.
+    // Makes both calls in one transaction, because a crash between them would hide the restore: `beginGeneration`
+    // raises the database's revision to `loss.known`, so a later comparison of the revisions would find no difference.
     const isKept = await lease.finish(noRecords, async (transaction) => {
       await beginGeneration(transaction, begun);
       if (loss.isUnverified) await noteRestore({ ...this.#options, database: transaction }, loss.isBehind);
@@ -129,13 +129,18 @@ export class Rebuild {
     }
   }
 
-  /** @param announced the revision (number) of the newest change that the store has announced to gateways */
+  /**
+   * Restricts records whose revocation the database has lost.
+   * @param announced the revision (number) of the newest change that the store has announced to gateways
+   * @returns false if the rebuild was stopped meanwhile
+   */
   async #holdBack({ isBehind, known }: Loss, announced: number): Promise<boolean> {
     const { mayGoOn, logger } = this.#options;
     // `uncompared` is the highest revision that could stand for different changes in the store and in the database. If
-    // an earlier, interrupted rebuild found a certain restore, a change in the outbox has probably reused the announced
-    // revision. `known` would be too high then, because it includes unannounced changes. Without a certain restore, the
-    // change in the outbox can be the announced change itself, which the registry has not removed yet.
+    // an earlier, interrupted rebuild was certain that the database was restored, a change in the outbox has probably
+    // reused the announced revision. In that case, `known` would be too high, because it includes unannounced changes.
+    // If no rebuild was certain, the change in the outbox can be the announced change itself, which is not yet deleted
+    // from the outbox.
     const uncompared = isBehind ? known : (await isRestored(this.#options)) ? announced : 0;
     const ofStore = await holdBackFromStore(this.#options, uncompared, mayGoOn);
     if (ofStore === null) return false;

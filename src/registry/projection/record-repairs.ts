@@ -161,9 +161,9 @@ export class RecordRepairs {
   /**
    * Compares and repairs one page of records, from the first of these sources that has records:
    * 1. the records of a trial repair, if `RepairPause` says that a trial is due;
-   * 2. the records that Redis reported as changed; 3. the sweep.
+   * 2. the records that Redis reported as changed; 3. the sweep (scan of all records).
    * @param epoch identifies the Redis server on which the store was found consistent with the database
-   * @param sweeps whether to continue the sweep (scan of all records); false while changes are pending
+   * @param sweeps whether to continue the sweep; false while changes are pending
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
@@ -250,7 +250,7 @@ export class RecordRepairs {
     return differences.filter((one) => !waiting.has(one.name) || !mayBeWaiting(one));
   }
 
-  /** Counts and logs repairs, and stores events of forged records. @returns false if another process took the lease */
+  /** Counts and logs repairs, and stores forgery events. @returns false if another process now writes to the store */
   async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
     const events: NewEvent[] = [];
@@ -264,7 +264,7 @@ export class RecordRepairs {
     }
     this.#log();
     const { revision } = await readHistory(database);
-    // If another process holds the lease by now, `finish` makes that process write these records again.
+    // If another process now has the lease (the right to write), `finish` makes that process write these records again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
     const common = { at: clock.now(), author: registryAuthor, revision };
     return lease.finish(written, async (transaction) => {

@@ -64,14 +64,14 @@ export class RepairPause {
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
   }
 
-  /** Call this before a trial repair. @returns the names of the records to try, which were missing when skipped */
+  /** Call this before a trial repair. @returns the names of the missing records to repair */
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.check();
     this.#countedAt = -Infinity;
     return [...this.#skipped];
   }
 
-  /** Returns the differences to repair now: all of them, or during a pause only the differences of existing records. */
+  /** Returns the differences to repair now: during a pause only those of existing records, otherwise all of them. */
   withoutPaused(differences: readonly RecordDifference[]): readonly RecordDifference[] {
     if (!this.isPaused) return differences;
     for (const { name } of differences.filter(isMissing))

@@ -110,8 +110,9 @@ export class Sealing {
   }
 
   /**
-   * If the store is sealed with other secrets only, stores the id of the current secret before any record is sealed
-   * with it. Otherwise it would seem that a Redis client other than a registry had written the newly sealed records.
+   * If the store is sealed with other secrets only, adds the id of the current secret to the database before any record
+   * is sealed with this secret. Otherwise it would seem that a Redis client other than a registry had written the newly
+   * sealed records.
    * @returns whether this process still holds the lease (the right to write to the store)
    */
   async begin({ sealedBy }: History): Promise<boolean> {
@@ -129,7 +130,7 @@ export class Sealing {
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;
     const [own] = store.sealIds;
-    // Does nothing while `Opening` waits for gateways that could be missing in the roster. While this function writes
+    // Does nothing while `Opening` waits for gateways that the database might not list. While this function writes
     // records, nothing would end that wait.
     if (own === undefined || sealedBy.join() === own || !isOpen) return true;
     logger?.info({ sealedBy, secret: own }, 'sealing every record with the current secret');

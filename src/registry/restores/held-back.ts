@@ -17,8 +17,9 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 /** Dependencies of `holdBack`. */
 export interface HoldBackContext extends ChangeContext {
   /**
-   * The `seq` of the restore that is marked as certain if a record is held back: the source then has a change that the
-   * database lacks. Omitted or undefined: no restore is marked.
+   * The `seq` (number) of a restore of the database. If `holdBack` restricts a record, it marks this restore as
+   * certain, because the source of the record has a change that the database lacks. Omitted or undefined: no restore is
+   * marked.
    */
   readonly restore?: number | undefined;
 }

@@ -35,8 +35,8 @@ export interface LaterMerchant {
  * 1. The entry has a higher revision than its row.
  * 2. The row has an unpublished change with a revision up to `uncompared`. After a restore, the database might have
  *    reused revisions, and a reused revision does not show which change is later.
- * 3. The row did not get these rights from a change after the entry's revision (see `neverLifted`). If the row got some
- *    of these rights from such a change, only the other rights are restricted.
+ * 3. No change after the entry's revision gave the row the rights that the entry lacks (see `neverLifted`). If such a
+ *    change gave the row some of these rights, only the other rights are restricted.
  * @param uncompared the highest revision that could stand for different changes in an entry and in the database; 0 if
  *   no revision was reused
  */

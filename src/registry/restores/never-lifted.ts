@@ -64,13 +64,16 @@ export async function neverLifted<Found extends RestrictedRecord>(
   return lost;
 }
 
-/** Actions whose events are stored without locking the revision: their revision can be lower than the current one. */
+/**
+ * Actions whose events are stored without a lock on the revision (number of the newest change). Such an event can have
+ * a lower revision than an event that was stored earlier.
+ */
 const unlocked = ['attempt.refused', 'instance-key.pinned', 'merchant.read', 'record.forged', 'sign-in.failed'];
 
 /**
- * Returns the lowest revision from which on the database has the events of all changes. Retention deletes the oldest
- * events, but keeps some of them, such as resets and events with a time in the future. So this is the revision of the
- * first event after the last deleted one. Infinity if there are no events.
+ * Returns the revision (number) of the oldest change after which no event is missing in the database. Retention deletes
+ * the oldest events, but keeps some of them, such as resets and events with a time in the future. So this is the
+ * revision of the first event after the last deleted one. Infinity if there are no events.
  */
 async function oldestRevision(database: RegistryDatabase): Promise<number> {
   const { pruned_position } = await database

@@ -74,7 +74,7 @@ export async function holdBackFromStore(
  * that the database lacks. Then deletes the reports.
  * @param uncompared the highest revision that could stand for different changes in a report and in the database (see
  *   `laterRecords`)
- * @param onChange called after each change of restricted records
+ * @param onChange called after each database change that restricts records
  * @returns the number of restricted records
  */
 export async function holdBackFromReports(

@@ -2,7 +2,8 @@ import type { Change } from '../change.js';
 
 /**
  * Takes a key or merchant off the list of records that are held back after a restore. Called when a person decides on
- * its state, because `lift` would otherwise undo that decision later, for example a revocation.
+ * its state, for example revokes the key. Otherwise `lift`, which gives a record its former state, would undo that
+ * decision later.
  * @param id the key id or the merchant id
  * @returns whether the record was held back
  */

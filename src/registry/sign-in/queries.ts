@@ -90,8 +90,8 @@ export async function signInOf(
 }
 
 /**
- * Ends a sign-in and revokes its current session token. Call this in a change, which locks the revision: no refresh can
- * then replace the token meanwhile.
+ * Ends a sign-in and revokes its current session token. Call this in the transaction of a change. The transaction locks
+ * the revision, so no refresh can replace the token meanwhile.
  * @returns the sign-in before its end; null if it had already ended
  */
 export async function endSignIn(transaction: RegistryDatabase, id: string, now: number): Promise<SignInRow | null> {

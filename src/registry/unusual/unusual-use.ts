@@ -122,7 +122,7 @@ async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: numb
     network: addresses.some(({ country, asNumber }) => country !== null || asNumber !== null),
   };
   const row = await transaction.selectFrom('usage_watch').selectAll().where('id', '=', 1).executeTakeFirst();
-  // A stored time that is far ahead comes from a clock that was wrong, so it is replaced.
+  // A stored time that is more than a minute in the future comes from a wrong clock, so it is replaced.
   const isAhead = (at: number | null | undefined): boolean => (at ?? 0) > now + aheadMilliseconds;
   const isNew = row === undefined || now - row.last_at > interruptionMilliseconds;
   const since = isNew ? now : Math.min(row.since, now);

@@ -105,7 +105,8 @@ function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boo
   const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
   if (within.some((one) => one.first <= first && one.last >= last)) return true;
   // `within` contains only entries of the network's own family. But an IPv6 network can consist of embedded IPv4
-  // addresses, which `list` compares with its IPv4 entries. So `list` must also reject the first and last address.
+  // addresses, which `list` compares with its IPv4 entries. So the result is false only if `list` also rejects the
+  // first and the last address of the network.
   const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
   return isOutside ? false : null;
 }

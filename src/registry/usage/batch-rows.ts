@@ -29,7 +29,7 @@ export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner
   };
 }
 
-/** Collects rows. Combines rows with the same primary key into one row, with the function `add`. */
+/** Collects rows. Uses the constructor's argument `add` to combine rows with the same primary key into one row. */
 class RowSums<Row extends object> {
   readonly #rows = new Map<string, Row>();
   readonly #keyColumns: readonly (keyof Row)[];

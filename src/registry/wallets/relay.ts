@@ -92,8 +92,9 @@ export class WalletRelay {
   async send(request: FastifyRequest, relayed: Relayed): Promise<{ status: number; body: SuccessBody }> {
     const { path, query = {}, body, approvalId } = relayed;
     const { reason, source } = authorOf(request);
-    // Removes the list of addresses from which the credential is valid. The registry has checked the client's address,
-    // and the services see only the registry's address. For their events, the token contains the client's address.
+    // Removes the list of addresses from which the credential is valid. The registry has checked the client's address.
+    // The services see only the registry's address, which need not be on the list. For their events, the token contains
+    // the client's address.
     const caller = { ...callerOf(request), sources: null };
     const use = { approvalId, clientAddress: source };
     const { token } = await servicesTokenFor(this.#context, this.#options, caller, use);

@@ -87,8 +87,9 @@ export async function purgeStoredResponses(database: ServicesDatabase, until: Sq
 }
 
 /**
- * Makes up to 1000 responses stored before `now` count as stored at `now`; returns true if more of them remain. One
- * statement for the whole table could exceed its timeout, and would block SQLite.
+ * Sets the creation time to `now` for up to 1000 responses that were stored before `now`, so that they are purged
+ * later. Returns true if more of them remain. One statement for the whole table could exceed its timeout, and would
+ * block SQLite.
  */
 export async function renewStoredResponses(database: ServicesDatabase, now: SqlTime): Promise<boolean> {
   const until = addMilliseconds(now, -1);

@@ -9,7 +9,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
-    // Payouts lock these tables too. So this migration and the next one take all their locks here, at once.
+    // Payouts lock these tables too. To avoid a deadlock with a payout, takes all locks of this migration and the next
+    // one here, at once.
     await lockTables(database, ['wallets', 'payouts', 'transactions']);
     // Uses a statement for each column, because SQLite can add only one column per statement.
     await schema

@@ -74,8 +74,8 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         throw failure === null || failure === 'absent' ? refusal : fail(failure, refusal);
       }
       request.operator = operator;
-      // Later hooks reject unknown paths and methods. Such a response reveals which paths exist, so these hooks run
-      // only for authenticated operators.
+      // For an unknown path or method, a later hook sends the 404 or 405. This response reveals which paths exist, so
+      // that hook runs only for authenticated operators.
       if (!is404 && routeOptions.config.permission !== undefined)
         authorise(request, routeOptions.config.permission, attempts);
     });

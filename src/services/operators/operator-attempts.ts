@@ -81,7 +81,8 @@ export class OperatorAttempts {
 
   /**
    * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, the counts are
-   * stored: one event for each combination of address or IPv6 /64, credential (token or session) and missing item.
+   * stored. Requests with the same client (address or IPv6 /64), credential (token or session) and missing item are
+   * counted in one event.
    */
   refused(
     author: EventAuthor,

@@ -9,8 +9,8 @@ import { requireWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /**
- * Lists the merchant's transactions that match the query, newest first. Ids are assigned while the wallet is locked, so
- * a wallet's transactions are in the order in which its money moved.
+ * Lists the merchant's transactions that match the query, newest first. Ids are assigned while the wallet is locked. So
+ * within a wallet, a transaction with a larger id moved money later.
  * @throws Refusal 404 for an unknown wallet, or if the query parameter `up_to` names an unknown transaction
  */
 export async function listTransactions(
