@@ -109,7 +109,7 @@ export class ChainCheck {
     return this.#hashes.length > 1;
   }
 
-  /** Whether the lines are leaves of a Merkle tree, so that signed checkpoints can cover them. */
+  /** Whether the lines are leaves of a Merkle tree. If so, signed checkpoints can cover them. */
   get isTree(): boolean {
     return this.#hashes[0]?.secret === treeAlgorithm;
   }

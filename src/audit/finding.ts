@@ -20,7 +20,7 @@ type FindingKind =
   | 'edited'
   /** Lines before this line are missing, or a signed run (the log of one gateway process) has no lines left. */
   | 'missing'
-  /** This line follows lines that were written after it. */
+  /** This line comes after lines that the gateway wrote later. */
   | 'reordered'
   /** This line is a repetition of an earlier line. */
   | 'repeated'
@@ -75,8 +75,7 @@ class FirstOfKind {
 
 /**
  * The findings (defects) of a log. Counts all of them and stores the first 1,000 of each kind. An attacker who inserts
- * chains with thousands of gaps could exhaust this limit. So findings from signed checkpoints have a limit of their
- * own.
+ * chains with thousands of gaps could exhaust this limit. So findings from signed checkpoints have a separate limit.
  */
 export class Findings {
   readonly #ofLines = new FirstOfKind();

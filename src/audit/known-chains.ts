@@ -12,8 +12,8 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
   readonly #unsigned = new Map<string, Chain>();
   /**
-   * Unsigned chains in the order in which they began. An eviction takes the first chain without a verified line, and
-   * removes the chains before it from this list, because they have a verified line by now.
+   * Unsigned chains in the order in which they began. An eviction takes the first chain without a verified line. It
+   * also removes all earlier chains from this list, because each of them now has a verified line.
    */
   readonly #unproved: Chain[] = [];
 

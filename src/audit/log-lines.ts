@@ -65,7 +65,7 @@ async function* unpack(file: string): AsyncGenerator {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   yield* stream.pipe(unpacked);
-  // zlib takes a zero byte after a gzip member for padding, and stops without an error. In that case, data remains
+  // zlib treats a zero byte after a gzip member as padding, and stops without an error. In that case, data remains
   // unread.
   if (unpacked.bytesWritten < (await stat(file)).size)
     throw Object.assign(new Error('gzip data remains'), { code: 'REST_LEFT' });

@@ -22,7 +22,7 @@ export interface Search {
   readonly requestId?: string | undefined;
 }
 
-/** Matches values that JSON does not escape, so that the bytes of a line contain them unchanged. */
+/** Matches values that JSON does not escape. The bytes of a line contain such a value unchanged. */
 const unescaped = /^[\w.:-]+$/;
 
 /**

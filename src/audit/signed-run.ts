@@ -78,8 +78,8 @@ export class SignedRun {
   /**
    * Whether this run signed further lines after another process started on its file. If so, the start checkpoint of the
    * other process does not state the end of this run. Only the process of this run has the run key, so its signature
-   * proves that it still ran. On a restored disk, signed lines of this run can be missing too. Those lines were signed
-   * before the other process started, so the result is then false.
+   * proves that it still ran. If the disk was restored from a backup, the other process also finds fewer lines than
+   * this run signed. But this run signed all its lines before the other process started, so the result is false.
    * @param size the number of the last line of this run, according to that start checkpoint
    */
   wentOnAfter({ at }: Pick<Checkpoint, 'at'>, size: number): boolean {
@@ -87,8 +87,8 @@ export class SignedRun {
   }
 
   /**
-   * Compares the checkpoints that cover no line after this line. Returns the largest number of lines that one of them
-   * covers; 0 without such a checkpoint.
+   * Considers only the checkpoints that cover no line after this line. Returns the largest number of lines that one of
+   * them covers; 0 without such a checkpoint.
    */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);

@@ -75,7 +75,7 @@ export class SignedRuns {
   }
 
   /**
-   * Reads one line of the checkpoints that are fetched a second time, after the log. The second fetch proves no lines:
+   * Reads one line of the checkpoints that were fetched again after the log was read. This second fetch proves nothing:
    * it only shows which receipts and runs in the log are newer than the first fetch, whose lines `take` read.
    */
   takeLater(line: RawLine): void {
@@ -247,7 +247,7 @@ export class SignedRuns {
   }
 
   /**
-   * Returns findings for gateway processes whose first lines are missing, so that no Merkle root can be computed. Skips
+   * Returns findings for gateway processes whose first lines are missing, so no Merkle root can be computed. Skips
    * processes that already have a finding.
    */
   #unproved(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'reported'>[]): Finding[] {

@@ -16,7 +16,7 @@ export interface VerifierOptions {
   readonly running: boolean;
   /** Whether the input is only a part of a log. Such a part can begin at any line of the log. */
   readonly partial: boolean;
-  /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
+  /** The signed checkpoints; null or omitted without checkpoints. The caller must have called their method `link`. */
   readonly signed?: SignedRuns | null;
   /** Whether the gateway is configured to sign checkpoints. If so, `secrets` are for earlier chains only. */
   readonly signsCheckpoints?: boolean;
@@ -45,7 +45,10 @@ export class Verifier {
   #inFile: boolean | null = null;
   /** Start checkpoints of files that continue another file. `end` checks them: the other file can come later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of line 1 if line 2 begins the next chain; otherwise null. No later line needs to confirm this chain. */
+  /**
+   * The chain of line 1 if line 2 begins the next chain; otherwise null. Line 1 is then the end of this chain, so it is
+   * no problem that no later line confirms the chain.
+   */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -142,7 +145,7 @@ export class Verifier {
       this.#findings.report({ ...place, kind: 'headless', message });
     }
     const isSigned = this.#options.signed?.has(line.id) === true;
-    // Signed lines are leaves of a Merkle tree, even if a forged first line names a secret.
+    // The lines of a signed chain are leaves of a Merkle tree. Do not rely on the first line here: it could be forged.
     const hashes = isSigned ? { ...this.#hashes, given: [this.#hashes.tree] } : this.#hashes;
     const chain = new ChainCheck(line, hashes, (finding) => {
       this.#findings.report(finding);

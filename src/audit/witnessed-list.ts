@@ -115,7 +115,7 @@ export class WitnessedList {
   }
 }
 
-/** What a signature of the registry states in a line of a log or of a checkpoint file. */
+/** What the registry has signed in one line of a log or of a checkpoint file. */
 interface WitnessedClaim {
   /** A signed head of the registry's list. */
   readonly head?: string | undefined;
@@ -176,8 +176,8 @@ export class WitnessedClaims {
   }
 
   /**
-   * Detects that the registry has removed a checkpoint: it signed a receipt for `size` lines, but stores no checkpoint
-   * for these lines.
+   * Returns a message if the registry signed a receipt for `size` lines, but no known checkpoint covers these lines: a
+   * checkpoint was removed or not given. Otherwise returns null.
    */
   #lost({ run, size }: NonNullable<WitnessedClaim['receipt']>): string | null {
     const known = this.#known.get(run) ?? 0;

@@ -70,7 +70,7 @@ function reloader(client: QueryClient): (list: string) => void {
       return;
     }
     do {
-      // A read that began before the change may lack the change.
+      // A read that is already running may lack the change, so the list has to be read again after that read.
       isOutdated.set(list, client.isFetching({ queryKey: [list] }) > 0);
       await client.invalidateQueries({ queryKey: [list] }, { cancelRefetch: false });
     } while (isOutdated.get(list) === true);

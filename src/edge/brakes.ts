@@ -18,8 +18,8 @@ interface BrakedParts {
 }
 
 /**
- * Creates the throttle for invalid keys, the shared log lines, the rate limit and the overload detection, and registers
- * their metrics.
+ * Creates the throttle for invalid keys, the rate limit, the overload detection, and `SharedLines`, which combines
+ * requests without an acceptable key into one log line. Registers the metrics of all four.
  */
 export function createLimiters(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
   const { sharedRate, accessLog: sink, clock, usage } = parts;

@@ -65,7 +65,7 @@ export type PreloadState = (typeof preloadStates)[number];
 /** Statistics of one part of a cache: the existing records, or the ids that have no record. */
 export interface CachePartStats {
   readonly entries: number;
-  /** How many entries the full cache removed before their expiry, since the process started. */
+  /** How many unexpired entries the cache has removed since the process started, because it was full. */
   readonly evictions: number;
 }
 

@@ -112,8 +112,8 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Parses the JSON of a record, and rejects text that parsers could read differently. For example, JSON.parse keeps the
- * last of two members with the same name. The last one may contain another status or expiry than the writer intended.
+ * Parses the JSON of a record, and rejects text that parsers could read differently. For example, if a record has two
+ * fields named `status`, JSON.parse keeps the second field, but another parser could keep the first.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {

@@ -62,7 +62,7 @@ export interface StoreMemory {
 /** A gateway as the store shows it: which changes it has acknowledged, and how long ago it gave a sign of life. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** Milliseconds since the gateway's last sign of life. Restarts at 0 if signs of life may have been missed. */
+  /** Milliseconds since the gateway's last sign of life. Restarts at 0 if this process may have missed one. */
   readonly silentMilliseconds: number;
   /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
@@ -83,7 +83,7 @@ interface GatewayAcknowledgement {
   readonly generation?: string | undefined;
   /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
-  /** After this silence, the registry stops waiting for the gateway, which stops using its cache 1 s earlier. */
+  /** Milliseconds of silence until the registry stops waiting. The gateway stops using its cache 1 s earlier. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
   /** Whether the gateway is shutting down and has decided its last request. */
@@ -91,14 +91,14 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * Part of a gateway's report: keys that are inactive or expire, and merchants that are inactive or not live. A gateway
- * writes it if the store may have lost changes. A restored database can lack a revocation that only gateways know.
+ * Part of a gateway's report: keys that are inactive or expire, and merchants that are inactive or not live. Gateways
+ * report if the store may have lost changes: a restored database can lack a revocation that only gateways know.
  */
 export interface InactiveReport {
   /** Redis key of the report, to be passed to `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The last generation that the gateway had seen when it wrote the report: an unbroken history of changes. */
+  /** The generation (unbroken history of changes) that the gateway had seen last when it wrote the report. */
   readonly generation: string;
   /** Revision of the newest change that the gateway knew in this generation. */
   readonly revision: number;
@@ -166,8 +166,8 @@ export interface WatchedRecords {
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
   /**
-   * Compares stored records with their expected values. If any differ, first handles all pending invalidation messages,
-   * then reads the `epoch` that it returns.
+   * Compares stored records with their expected values, and returns the differences. If there are any, handles all
+   * pending invalidation messages before it reads the `epoch` that it returns.
    */
   compare(
     entries: readonly StoreEntry[],
@@ -216,18 +216,18 @@ export interface RecordsStore {
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /**
    * Like `write`, but for records that did not change in the database, for example to give them a new seal. In a
-   * Cluster, does not announce the slots of the records as changed.
+   * Cluster, `write` also stores the newest revision of each changed hash slot, but `rewrite` does not.
    * @param revision stored records up to this revision are replaced
    */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
-   * Announces to gateways that all records up to this change are written. The gateways then acknowledge the change. On
+   * Announces to gateways that all records up to `position` are written. Gateways then acknowledge this position. On
    * a single server, rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster,
    * rejects if a later revision was published.
    */
   publish(position: Position): Promise<void>;
   /**
-   * Writes the meta record, which marks the store as complete. All records up to this change must have been written
+   * Writes the meta record, which marks the store as complete. All records up to `position` must have been written
    * since `begin()`. Rejects if a server of the store was replaced, or has lost writes, since `begin()`.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;

@@ -79,7 +79,7 @@ const ipv6End = '::/64';
 
 /**
  * Returns the source of a client, the unit for counting clients: an IPv4 address or an IPv6 /64, because a subscriber
- * holds a whole /64. An IPv4 address embedded in an IPv6 address is the source, because all NAT64 clients share a /64.
+ * holds a whole /64. If an IPv6 address embeds an IPv4 address, that is the source: all NAT64 clients share a /64.
  */
 export function sourceOf(address: IpAddress): string {
   const { family, text, value } = address.family === 6 ? (address.embedded ?? address) : address;

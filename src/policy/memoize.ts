@@ -1,4 +1,4 @@
-/** Longest text, in characters, whose result is cached: clients choose most texts, and could fill the memory. */
+/** Maximum length, in characters, of a text whose result is cached. Clients could fill the memory with longer texts. */
 const longestText = 256;
 
 /**

@@ -41,7 +41,7 @@ const longestText = 1_024;
 
 /** This is a class because a closure per allowlist would use as much memory as a short allowlist itself. */
 class CompiledPatterns implements OriginPatterns {
-  /** The allowed patterns: a Set, or a string with one pattern per line, because no host contains a line feed. */
+  /** The allowed patterns: a Set, or a string with one pattern per line (no host contains a line feed). */
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {

@@ -137,8 +137,8 @@ export class Chain {
   }
 
   /**
-   * Adds a checkpoint line, which describes the chain itself and contains the hash of the previous line. So a file that
-   * begins with a checkpoint line can be verified without the files before it.
+   * Adds a checkpoint line, and returns the complete line. The line describes the chain itself and contains the hash of
+   * the previous line. So a file that begins with a checkpoint line can be verified without the files before it.
    */
   checkpoint(reason: CheckpointReason, at: number, lost: number, more: CheckpointMembers = {}): Buffer {
     const line = {

@@ -20,7 +20,7 @@ import {
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
   readonly #file: string | null;
-  /** If checkpoints are signed, each file has its own chain, so that an old file can be deleted. */
+  /** The chain of new lines. If checkpoints are signed, each file has its own chain, so old files can be deleted. */
   #chain: Chain;
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: LineWriter;
@@ -32,13 +32,13 @@ export class ChainedLog implements LineSink {
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
-  /** The number of lost lines that the checkpoint lines of earlier chains state. */
+  /** How many of the lost lines belong to earlier chains. Checkpoint lines of the current chain do not count these. */
   #lostBefore = 0;
   #foreignBytes = 0;
   #reportedProblem: string | null = null;
   #reopening = false;
   #reopenFailed = false;
-  /** Whether the file was removed and no new file can be opened. The removed file's lines are then lost at exit. */
+  /** Whether the file was removed and no new file can be opened. If so, the removed file's lines are lost at exit. */
   #isFileRemoved = false;
   #closing: Promise<void> | null = null;
 
@@ -181,8 +181,8 @@ export class ChainedLog implements LineSink {
   }
 
   /**
-   * After a failed sync, writes a line each second until the disk stores lines again. If checkpoints are signed, then
-   * begins a new hash chain.
+   * After a failed sync, writes a line each second until the disk stores lines again. Once it does, begins a new hash
+   * chain if checkpoints are signed.
    */
   #resync(): void {
     if (this.#writer.isResyncDue) this.#checkpoint('interval');
@@ -258,7 +258,7 @@ export class ChainedLog implements LineSink {
 
   /**
    * If the file was renamed or removed, or cannot be accessed any more, calls `reopen`. Otherwise confirms written
-   * lines and counts foreign bytes.
+   * lines, and counts the bytes that other processes added to the file.
    */
   #checkFile(): void {
     const file = this.#file;

@@ -88,7 +88,7 @@ class EscapeReader {
     return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
   }
 
-  /** Skips the semicolon of an HTML entity, if there is one. In a certificate subject, it follows a backslash. */
+  /** Skips the semicolon of an HTML entity, if there is one. In a certificate subject, a backslash precedes it. */
   #skipSemicolon(): void {
     if (this.#codes[this.next] === backslash && this.#codes[this.next + 1] === semicolon) this.next += 2;
     else this.#skip(semicolon);

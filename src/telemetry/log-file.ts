@@ -88,7 +88,7 @@ export function readFreeBytes(directory: string, callback: (freeBytes: number | 
   });
 }
 
-/** Error for a log file that is not a regular file, so that lines written to it would not be stored. */
+/** Error for a log file that stores no lines, because it is a FIFO, a socket or a device instead of a regular file. */
 export class NotARegularFile extends Error {
   constructor(found: Pick<Stats, 'isFIFO' | 'isSocket'>) {
     const what = found.isFIFO() ? 'a FIFO' : found.isSocket() ? 'a socket' : 'a device';
@@ -127,9 +127,9 @@ const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
 /**
- * Matches a line of a hash chain. If the last line of a file matches, the first signed checkpoint of the next chain
- * contains its id and number, so both must be valid there. Otherwise an attacker could append a line that makes this
- * checkpoint invalid.
+ * Matches a line of a hash chain. The first signed checkpoint of the next chain contains the chain id and the number of
+ * the file's last line. So this pattern accepts only ids and numbers that are valid in a checkpoint. Otherwise an
+ * attacker could append a line that makes the checkpoint invalid.
  */
 const sealedLine = new RegExp(
   `^\\{"service":\\{"ephemeral_id":"(${runPattern})"[,}].*,"sequence":(${sizePattern}),"hash":"([0-9a-f]{64})"\\}\\}$`,
@@ -160,7 +160,7 @@ export function readLogEnd(file: string): FileEnd {
   return { predecessor: { id, sequence: sequence === null ? null : Number(sequence), hash, torn }, isOpen };
 }
 
-/** Whether a file ends within a line, so that a further line would be appended to it. False if this is unknown. */
+/** Whether the last line of a file is incomplete, so a further line would continue it. False if this is unknown. */
 export function endsWithinLine(file: string): boolean {
   try {
     return readLogEnd(file).isOpen;

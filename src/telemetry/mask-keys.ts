@@ -45,8 +45,8 @@ const underscore = '[^0-9A-Za-z_]*_';
  */
 const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
 /**
- * With other punctuation than underscores, a prefix such as `svc-live-` can be part of an ordinary name. It counts as a
- * key only if 32 characters that seem random follow it.
+ * Punctuation in place of the underscores of a prefix, as in `svc-live-`. Such text can be part of an ordinary name, so
+ * it counts as the beginning of a key only if 32 characters that seem random follow it.
  */
 const separator = '[^0-9A-Za-z]{1,3}';
 const randomText = '(?=[A-Za-z]*[0-9])(?=[0-9A-Fa-f]*[G-Zg-z])[0-9A-Za-z]{32}';

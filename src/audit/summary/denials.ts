@@ -30,7 +30,7 @@ const lengths = [1, 5, 15, 60, 360, 1440];
  */
 export class DenialsOverTime {
   #minutes = 1;
-  /** Whether a limit was reached, so that some codes were counted without their name or some buckets were dropped. */
+  /** Whether a limit was reached. If so, some codes were counted without their name, or some buckets were dropped. */
   isIncomplete = false;
   #buckets = new Map<number, Map<string, number>>();
 

@@ -19,8 +19,8 @@ const entities: Readonly<Record<string, string>> = {
 };
 
 /**
- * Builds HTML from a tagged template, and escapes every value that is not `Html`. A value can be the text of an element
- * or a quoted attribute.
+ * Builds HTML from a tagged template, and escapes every value that is not `Html`. The escaping suffices only for the
+ * text of an element and for a quoted attribute.
  */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };

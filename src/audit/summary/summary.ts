@@ -66,7 +66,7 @@ export interface Summary {
   readonly newAddressCount: number;
   /** Keys that were sent over plain HTTP or through Tor, by id, or by fingerprint if the id is unknown. */
   readonly exposedKeys: readonly Count[];
-  /** The number of distinct values of each list. The lists contain only the most frequent values. */
+  /** For each list, the number of distinct values in the log. The list has only the most frequent of these values. */
   readonly distinct: Readonly<Record<CountedList, number>>;
   /** The names of the lists that lack values, because the memory limit was reached. */
   readonly incomplete: readonly string[];

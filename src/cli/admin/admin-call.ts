@@ -18,7 +18,7 @@ export interface AdminCall<Options> {
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
    * Prints a change. If the change is in force on all gateways, also prints how many gateways confirmed it.
-   * @throws OperatorError if the change is not in force on all gateways, or this is unknown; a script then fails
+   * @throws OperatorError, so that a script fails, if the change is not in force on all gateways or this is unknown
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }

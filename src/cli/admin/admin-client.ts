@@ -36,13 +36,16 @@ export interface AdminAccess {
   readonly address: URL;
   readonly token: string;
   /**
-   * Called if the API rejects a token (status 401), because another command can have replaced the session of a sign-in.
+   * Called if the API rejects a token (status 401), for example because another command has refreshed the sign-in.
    * Returns the token with which the client repeats the request; null or `rejected` if there is no other token.
    */
   readonly renew?: (rejected: string) => Promise<string | null>;
   /** The server certificates that the client trusts. The default, null, stands for the CAs that the system trusts. */
   readonly trust?: ClientTrust | null;
-  /** Name of the user (`x-actor`); null to send none. The API stores the name only if `token` is the shared token. */
+  /**
+   * Name of the user (`x-actor`); null to send none. The API stores the name only if `token` is the shared token, which
+   * names no administrator.
+   */
   readonly actor?: string | null;
   /** Reason for the change (`x-reason`), for the audit trail; null without a reason. */
   readonly reason?: string | null;

@@ -110,7 +110,7 @@ export async function fetchRegistryCheckpoints(
       ...{ receiptKey, list },
       problem: list.unlike(witness.head),
       later: async () => {
-        // The token of a sign-in is valid for at most 15 minutes, and reading a log can take longer.
+        // Open a new client: the token of a sign-in is valid for at most 15 minutes, and reading a log can take longer.
         client = await open();
         const added = await all('checkpoints', checkpointSchema, { of: 'list' }, list.size);
         for (const { receivedAt, note } of added) list.take(receivedAt, note);

@@ -194,7 +194,7 @@ export async function openGivenCheckpoints(options: SignedOptions, err: CommandI
     },
     async *later() {
       if (registry !== null) yield await registry.later();
-      // A pipe can be read only once.
+      // Read only regular files again: a pipe can be read only once.
       yield* readLogLines(files.filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true));
     },
   };

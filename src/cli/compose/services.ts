@@ -116,9 +116,8 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
   };
   const former = audience ?? formerDefaultAudience;
   // A gateway of the previous release writes the audience `former` into all assertions, so each service must accept
-  // this audience. But a current gateway writes the name of an upstream into all assertions for that upstream. If
-  // `former` equals the name of an upstream, all other services would also accept these assertions. So do not accept
-  // `former` then.
+  // this audience. But if `former` is also the name of an upstream, a current gateway writes it into the assertions for
+  // that upstream. So do not accept it in that case: all other services would also accept those assertions.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -52,7 +52,7 @@ interface EmbeddedOptions {
 /**
  * Starts a registry. It writes its records to Redis or, with `keyStore.kind: memory`, to a store in memory from which
  * the gateway reads. Registers functions with `closeLater` that close the registry and the records. The gateway may
- * close the records first.
+ * already have closed the records.
  */
 export async function startEmbeddedRegistry(
   config: Config,

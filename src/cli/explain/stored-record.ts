@@ -28,9 +28,8 @@ export interface StoredRecord {
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * A generation is an unbroken history of changes, and the record `meta` contains the store's own generation. Gateways
-   * reject a record of an earlier generation, because it may be outdated. `generationProblem` says why gateways reject
-   * a record; null if they reject none.
+   * Why gateways reject one of these records because of its generation; null if they reject none. A generation is an
+   * unbroken history of changes. A record of an earlier generation than that of the store may be outdated.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */

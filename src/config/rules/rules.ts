@@ -94,8 +94,8 @@ function hostsOverlap(one: string, other: string): boolean {
 }
 
 /**
- * Whether `everyAddress` is a wildcard address, so that a listener on it also accepts connections to the host. A socket
- * on `::` accepts IPv4 too.
+ * Whether `everyAddress` is a wildcard address that includes the host. A listener on it also accepts connections to the
+ * host. `::` includes IPv4 addresses too.
  */
 function coversHost(everyAddress: string, host: string): boolean {
   return everyAddress === '::' || (everyAddress === '0.0.0.0' && !host.includes(':'));

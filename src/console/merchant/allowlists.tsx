@@ -58,9 +58,9 @@ function Allowlist({
   const entries = entriesIn(text);
   const [path, queryKey] = [`/merchants/${merchant.id}`, ['merchants', merchant.id]];
   /**
-   * Sends the change. A change of another field also increases the revision, and the API then rejects this change. If
-   * this list is unchanged since the person saw it, or already has the new entries because a response was lost, sends
-   * the change again with the newer revision.
+   * Sends the new list. The API rejects it if the merchant has a newer revision, for example after a change of another
+   * field. But if the stored list is still the one that the person saw, or already equals the new list because a
+   * response was lost, sends the new list again with the newer revision.
    */
   const send = async (revision: number, reason: string | undefined): Promise<Saved> => {
     const body = {

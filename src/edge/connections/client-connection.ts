@@ -179,8 +179,8 @@ export class ClientConnection implements ConnectionFacts {
 const known = new WeakMap<Socket, ClientConnection>();
 
 /**
- * Creates the `ClientConnection` of a socket before its first request, because a closed socket no longer has its
- * addresses.
+ * Creates the `ClientConnection` of a socket. Called before the first request, because the object must keep facts that
+ * a closed socket no longer has, such as addresses.
  * @param bufferedBytes number of bytes of the first request that have already been read from the socket
  */
 export function openConnection(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): ClientConnection {

@@ -236,7 +236,7 @@ interface Holder<Connection extends Links<Connection>> {
 class Holders<Connection extends Links<Connection>> {
   readonly #all: number;
   readonly #byMerchant = new Map<string, Holder<Connection>>();
-  /** The merchant whose connections exceed half of `#all`; null without such a merchant. */
+  /** The merchant with more than half of the listener's maximum number of connections; null if there is none. */
   #most: Holder<Connection> | null = null;
 
   /** @param all maximum number of connections of the listener */

@@ -5,7 +5,7 @@ import { abortResponse } from '../response/lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
 import { type ClientConnection, connectionOf } from './client-connection.js';
 
-/** A value, and when it was added, in `performance.now()` milliseconds. */
+/** A member of a `MemberList`: a value, and when it was added, in `performance.now()` milliseconds. */
 interface Since<Value> {
   readonly value: Value;
   readonly at: number;
@@ -161,8 +161,8 @@ function destroyUnlessRead(socket: Socket, bytesRead: number): void {
 }
 
 /**
- * Closes a connection after its keep-alive timeout. A response that is being sent handles its own timeout, even while
- * further requests wait.
+ * Closes a connection after its keep-alive timeout. Does nothing while a response with its own timeout is being sent,
+ * even if further requests wait.
  */
 export function closeAfterTimeout(socket: Socket): void {
   const { current } = connectionOf(socket);

@@ -54,7 +54,7 @@ const leastResting = 16;
  * the pool would need up to twice as many connections as are in use.
  */
 const fullTurn = 8;
-/** How long no connection is reused after the service has sent bytes without a pending request. */
+/** How long no connection is reused after the service has sent bytes while no request was pending. */
 const distrustMilliseconds = 60_000;
 /**
  * A connect pending for longer than this may never complete. It counts as capacity only while its request waits.
@@ -70,7 +70,7 @@ export class ConnectionPool {
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
   /**
-   * Connections whose response ended in this event loop turn. They are not reused before a later turn: if the service
+   * Connections whose response ended in this event loop turn. They are reused only in a later turn: if the service
    * closes a connection right after the response, the pool notices the close only in the next turn.
    */
   readonly #resting: Connection[] = [];

@@ -134,7 +134,7 @@ export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): 
   );
 }
 
-/** Registers the metrics of client connections, request bodies, and requests and connections to upstreams. */
+/** Registers the metrics of client connections, of request bodies, and of the requests and connections to upstreams. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,

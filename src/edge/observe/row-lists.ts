@@ -1,4 +1,4 @@
-/** A row of the table. Times are in milliseconds since 1970. */
+/** A row of a `RowLists` table, as its method `each` reports it. Times are in milliseconds since 1970. */
 interface ListedRow<Note> {
   readonly label: string | null;
   readonly note: Note | null;

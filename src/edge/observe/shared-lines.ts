@@ -169,8 +169,8 @@ export class SharedLines {
  * not count such a request.
  */
 function isUndecided({ outcome, data, found }: Exchange): boolean {
-  // A request without a trace was pipelined and not executed. The throttle counts it, unless its connection has had an
-  // accepted request. Otherwise a client with a made-up key could write a thousand log lines per counted request.
+  // A request without a trace was pipelined and not executed. The throttle counts it, because otherwise a client with a
+  // made-up key could write a thousand log lines per counted request. A connection with an accepted request is exempt.
   const isSpared = found.trace === null && data.connection.place?.hasAccepted === true;
   if (!undecided.has(outcome) && !isSpared) return false;
   const format = keyFormatOf(data.headers.apiKey);

@@ -84,8 +84,8 @@ export class FairShare {
   }
 
   /**
-   * Whether permits are contended: within `contentionMilliseconds`, a permit was also requested by a merchant other
-   * than the merchant of the latest request.
+   * Whether merchants compete for permits: besides the merchant of the latest request, another merchant has requested a
+   * permit within the last `contentionMilliseconds`.
    */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;

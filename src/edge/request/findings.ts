@@ -30,9 +30,9 @@ export class Findings {
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
   /**
-   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. The request log
-   * then looks up the owner of the key, because third parties could have read a key that was sent over plain HTTP or
-   * Tor.
+   * Look-up id (hash) of the key, if the request was denied before the key look-up; otherwise null. With this id, the
+   * request log looks up the owner of the key, because third parties could have read a key that was sent over plain
+   * HTTP or Tor.
    */
   exposedLookupId: string | null = null;
   /**

@@ -92,7 +92,7 @@ const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9
  * separately.
  */
 const isForwardable = memoize(mostNames, (name) => {
-  if (name.toLowerCase() === 'content-length') return true; // frames the body; `content_length` is dropped
+  if (name.toLowerCase() === 'content-length') return true; // this spelling frames the body; drop all others
   const spelling = folded(name);
   return !exactNames.has(spelling) && !prefixes.some((prefix) => spelling.startsWith(prefix));
 });

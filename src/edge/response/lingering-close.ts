@@ -32,7 +32,7 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   if (!hasBody || request.complete) return;
   const [declared] = headers.contentLength;
   const small = declared !== undefined && Number(declared) <= maxDroppedBytes;
-  // Node discards a small rest itself, but only on a connection that stays open.
+  // Node itself discards the rest of a small body, but only on a connection that stays open.
   if (small && headers.expect.length === 0 && response.shouldKeepAlive) return;
   const { socket } = request;
   const readBefore = socket.bytesRead;

@@ -103,8 +103,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   };
   const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
-    // Check again at the end of an event loop turn, because TLS reports a completed write only after the turn of the
-    // write. By then, most responses have been sent completely and need no timers.
+    // TLS reports a completed write only after the event loop turn of that write. Check a second time at the end of a
+    // turn, because most responses have been sent completely at this second check and need no timers.
     atEndOfTurn(() => {
       if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });

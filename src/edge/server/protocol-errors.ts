@@ -108,7 +108,7 @@ export function unlessArrived(error: ParserError, socket: Socket, handle: () => 
   const isBodyLate = before?.request.complete === false;
   atEndOfTurn(() => {
     const late = isBodyLate ? before : connection.newest;
-    // If the head was late, `before` is an earlier request, so only a newer request can be the late one.
+    // If the head was late, `before` is the previous request, so the late request must be a newer one.
     const hasArrived = late?.request.complete === true && (isBodyLate || late !== before);
     // If the late request has already ended, `newest` is null again, but its response has raised `bytesWritten`.
     const hasEnded = before === null && late === null && socket.bytesWritten !== bytesWritten;

@@ -212,8 +212,8 @@ export class LineSigner {
   }
 
   /**
-   * Whether a line must be added before the next checkpoint, because the clock was set back. The registry rejects a
-   * checkpoint of the same lines with an earlier time as a replay.
+   * Whether a line must be added before the next checkpoint, because the clock was set back. If a checkpoint covers the
+   * same lines as the previous one but has an earlier time, the registry takes it for a replay and rejects it.
    */
   needsLine({ id, tree }: Pick<Chain, 'id' | 'tree'>): boolean {
     const newest = this.#newest;

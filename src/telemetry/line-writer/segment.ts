@@ -9,8 +9,8 @@ export interface Segment {
   /** Whether the file was removed. If so, its lines are written again to the next file. */
   isGone: boolean;
   /**
-   * The bytes that are being written, from the beginning of a line; null if no write is in progress. If the file ended
-   * within a line when it was opened, its first pending bytes begin with a line end.
+   * The lines that are being written, including the bytes already written; null if there are none. If the file's last
+   * line was incomplete when the file was opened, a line end precedes the first lines and ends that incomplete line.
    */
   pending: Buffer | null;
   /** How many of the bytes in `pending` are already written. */
@@ -18,7 +18,7 @@ export interface Segment {
   /** How many bytes were written to the file in total. */
   written: number;
   syncWanted: boolean;
-  /** Callbacks of `sync`: called when all lines accepted before that `sync` are on disk, or when syncing has failed. */
+  /** One callback for each `sync` call, called when all lines before that call are on disk, or when syncing failed. */
   synced: ((isSynced: boolean) => void)[];
 }
 
@@ -43,7 +43,7 @@ export function segmentFor(descriptor: number, isFile: boolean, endsWithinLine =
  * @param taken how many of the bytes the file has accepted
  */
 export function firstUnwritten(bytes: Buffer, taken: number): number {
-  // A line is complete if only its line end is missing. A line end at offset 0 only ends an older, incomplete line.
+  // A line counts as complete if only its line end is missing. A line end at offset 0 ends an older, incomplete line.
   if (bytes[taken] === lineEnd) return taken + 1;
   return taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, taken - 1) + 1;
 }

@@ -101,7 +101,7 @@ async function createPrivate(file: string): Promise<void> {
   }
 }
 
-/** Writes a created token to its file. If that fails, the user can revoke the token with the id in the error. */
+/** Writes a created token to its file. If that fails, the error has the id that a revocation of the token needs. */
 async function writeToken(file: string, { id, token }: Static<typeof createdTokenSchema>): Promise<void> {
   try {
     await orDelete(file, () => writeFile(file, `${token}\n`, { flush: true }));

@@ -54,8 +54,8 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];
     const expects = Type.Object({ ...approvalSchema.properties, propagation: propagationSchema });
     const { data } = await client.ask({ method: 'POST', path, expects });
-    // Of the changes that need approval, gateways receive only those of merchants. For any other change, a registry of
-    // a former release reports the propagation of an earlier change.
+    // Gateways receive changes to merchants, but no other change that needs an approval. For the others, show no
+    // propagation: a registry of a former release reports that of an earlier change.
     if (data.change.startsWith('merchant.')) showChange(data, approvalLines(data));
     else show(data, approvalLines(data));
   });

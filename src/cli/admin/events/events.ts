@@ -70,7 +70,7 @@ function changedText(action: string, after: Readonly<Record<string, unknown>>): 
   return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
 }
 
-/** Describes an export by its filter, and by the number after which it starts, unless it starts at the first event. */
+/** Describes an export by its filter, and by the sequence number after which it starts if that is not 0. */
 function exportedText({ filter, after }: Readonly<Record<string, unknown>>): string {
   const given = typeof filter === 'object' && filter !== null ? Object.entries(filter) : [];
   return [...given, ...(after === 0 ? [] : [['after', after]])]

@@ -60,8 +60,8 @@ export async function askSignIn<Schema extends TSchema>(
 
 const leastMilliseconds = 5 * 60_000;
 /**
- * Commands do not refresh a session that is younger than this, in milliseconds. Near the end of the sign-in, or if the
- * clock of this machine is fast, even a new session expires within 5 minutes; each command would then refresh it.
+ * Commands do not refresh a session that is younger than this, in milliseconds. Even a new session can expire within 5
+ * minutes: near the end of the sign-in, or if the clock of this machine is fast. Each command would then refresh it.
  */
 const newMilliseconds = 10_000;
 /**

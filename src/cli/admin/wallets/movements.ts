@@ -54,7 +54,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
         '--approval <id>',
         'id of the approval for this funding; also give the reference of the approval with --reference',
       )
-      // Under a generated reference, the approval does not apply, and the command would request another approval.
+      // An approval is for one reference. With a new, generated reference, the command would request another approval.
       .hook('preAction', () => {
         const { approval, reference } = command.opts<MovementOptions>();
         if (approval !== undefined && reference === undefined)
