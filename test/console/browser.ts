@@ -149,7 +149,10 @@ export async function enter(page: Page, link: string): Promise<void> {
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 }
 
-/** Holds the requests of a page to a URL until the returned function is called. Then earlier routes handle them. */
+/**
+ * Holds a page's requests for a URL until the returned function is called. After that call, the handlers that were
+ * registered earlier for the URL handle the requests.
+ */
 export async function holdRequests(page: Page, url: string | RegExp): Promise<() => Promise<void>> {
   let release = (): void => undefined;
   const released = new Promise<void>((resolve) => {

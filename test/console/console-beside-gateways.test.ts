@@ -23,7 +23,7 @@ t.test(
     const deployment = await startDeployment(t, {
       recordSecret: true,
       settings: {
-        // A machine that runs other tests is not an outage of Redis.
+        // Other tests can slow the machine down. This must not look like an outage of Redis.
         keyStore: { redis: { commandTimeoutMilliseconds: 5000 } },
         registry: { oidc, console: { listen: { port } } },
       },
@@ -44,7 +44,7 @@ t.test(
     await page.locator('button[type=submit]', { hasText: 'Continue' }).click();
     await page.getByRole('heading', { name: 'Merchants' }).waitFor();
     await page.getByText('ada@example.com (operator)').waitFor();
-    // Until here, pages of the provider were open, and before the sign-in the API responded with 401.
+    // Forgets the faults up to here: those of the provider's pages, and the 401 of the API before the sign-in.
     browser.faults.length = 0;
 
     await page.getByRole('link', { name: 'Shop & Sons' }).click();

@@ -18,7 +18,10 @@ t.test(
     const failure = { success: false, message: 'unavailable', data: null };
     /** The reasons of the changes that `withReason` has accepted. */
     const reasons: string[] = [];
-    /** Handles a change like a registry that requires a reason. `accept` handles the change with its reason. */
+    /**
+     * Returns a handler of changes that acts like a registry that requires a reason. It refuses a change without a
+     * reason, and passes any other change to `accept`.
+     */
     const withReason = (accept: (route: Route) => Promise<void>) => (route: Route) => {
       const reason = route.request().headers()['x-reason'];
       const json = { success: false, message: 'A reason is required', data: { code: 'reason_required' } };
@@ -135,8 +138,8 @@ t.test(
       await button('Save').click();
       await page.getByRole('row', { name: /sam .*support, auditor/ }).waitFor();
 
-      // The registry demands a new proof of identity, once. The retry must send the same change as before: the status,
-      // and not the roles of the form.
+      // The registry demands a new proof of identity, once. The form has roles and a status, and this change is of the
+      // status. The retry must send the status again, and not the roles.
       const sent: unknown[] = [];
       await page.route('**/administrators/adm_*', async (route) => {
         if (route.request().method() !== 'PATCH') return route.fallback();

@@ -72,8 +72,8 @@ onEachDatabase('a request of an ended session counts like one with a wrong token
   t.match(alerts, /alert: RegistryTokenRefused\n(?: {8}.*\n)*? {10}summary: .* no valid token or session\./);
 });
 
-// Regression: the link reported success and ended the session that the browser had, although the new session had ended
-// already.
+// Regression: a sign-in link was valid longer than its token. Opening such a link reported success and replaced the
+// browser's session by one that had already expired with the token.
 onEachDatabase('a link expires with the token that created it', async (t, url) => {
   const fixture = await consoleFixture(t, url);
   const { app, ask, call, createLink, createMerchant, createPerson, database, enter, eventsOf, signIn, time } = fixture;

@@ -3,7 +3,10 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import type { Test } from 'tap';
 
-/** Returns a function that counts the committed write transactions of a migrated database. Each flushes to the disk. */
+/**
+ * Returns a function that counts the committed write transactions of a migrated database. The count matters because
+ * each commit flushes to the disk.
+ */
 export function countCommits(t: Test, url: string): Promise<() => Promise<number>> {
   return url.startsWith('sqlite:') ? countInSqlite(t, url.slice('sqlite:'.length)) : countInPostgres(t, url);
 }

@@ -293,7 +293,7 @@ t.test(
 );
 
 t.test('PostgreSQL: a migration may exceed the statement timeout of requests', postgresAlone, async (t) => {
-  // Long enough for the other statements on a busy machine.
+  // The statement timeout is long enough for the other statements on a busy machine.
   const pool = { maxConnections: 2, connectTimeoutSeconds: 60, statementTimeoutSeconds: 4 };
   const wait = sql`select pg_sleep(4.2)`;
   const slow: Migrations = {

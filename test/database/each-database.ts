@@ -31,7 +31,8 @@ export async function createPostgresDatabase(t: Test): Promise<string> {
 
 /** Runs a statement on the server's own database, outside the test databases. */
 export async function onServer(statement: string): Promise<void> {
-  // Without a server the connect fails at once. The long timeout is for a slow server: no test must be skipped then.
+  // If there is no server, the connect fails at once. The timeout is long so that a slow server does not cause skipped
+  // tests.
   const client = new pg.Client({ connectionString: server, connectionTimeoutMillis: 30_000 });
   await client.connect();
   try {

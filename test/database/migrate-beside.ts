@@ -28,8 +28,9 @@ const waiting = `select from pg_locks where not granted and database =
   (select oid from pg_database where datname = current_database())`;
 
 /**
- * Runs the migrations from `from` on a PostgreSQL database while a lock like that of an autovacuum is held. PostgreSQL
- * cancels an autovacuum only for a client that waits longer than `deadlock_timeout`, so the migration must wait longer.
+ * Migrates a PostgreSQL database, beginning with the migration `from`, while a lock like that of an autovacuum is held.
+ * PostgreSQL cancels an autovacuum only for a client that waits longer than `deadlock_timeout`, so the migration must
+ * wait longer.
  */
 export async function migrateBesideVacuum(t: Test, beside: Beside, table: string): Promise<void> {
   const { url, other } = await startFormer(t, beside);
@@ -50,8 +51,8 @@ export async function migrateBesideVacuum(t: Test, beside: Beside, table: string
 }
 
 /**
- * Runs the migrations from `from` on a PostgreSQL database, while another transaction has locked one table and then
- * locks another. Neither the transaction nor the migration may fail.
+ * Migrates a PostgreSQL database, beginning with the migration `from`. Meanwhile another transaction, which has locked
+ * one table, locks a second one. Neither the transaction nor the migration may fail.
  */
 export async function migrateBeside(
   t: Test,

@@ -20,7 +20,10 @@ export const ownPostgresAlone = {
   skip: existsSync(path.join(bin, 'initdb')) ? false : `no ${bin}/initdb: NO PostgreSQL IS KILLED`,
 };
 
-/** PostgreSQL refuses to run as root; then the unprivileged user of Debian's package runs it. */
+/**
+ * The user that runs PostgreSQL; empty: the current user. PostgreSQL refuses to run as root, so root lets the
+ * unprivileged user of Debian's package run it.
+ */
 const identity: { uid?: number; gid?: number } = userInfo().uid === 0 ? ids('postgres') : {};
 
 function ids(user: string): { uid: number; gid: number } {
@@ -104,7 +107,10 @@ export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
   };
 }
 
-/** Kills the server when this process ends for any reason: a test timeout runs no teardown, but closes this pipe. */
+/**
+ * Kills the server when this process ends for any reason. Even a test timeout, which runs no teardown, closes the pipe
+ * to the guard, and the guard then kills the server.
+ */
 function endWithThisProcess(server: ChildProcess): void {
   const script = 'cat > /dev/null; kill -9 "$0"';
   const guard = spawn('sh', ['-c', script, String(server.pid)], { ...identity, stdio: ['pipe', 'ignore', 'ignore'] });

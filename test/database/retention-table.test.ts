@@ -12,7 +12,7 @@ const rows = (/\n## Retention\n([^]*?)\n## /.exec(readFileSync('docs/operations.
     return table === '' ? [] : [{ database, table, bound }];
   });
 
-/** The documented tables of a part, including those of both parts, in order. */
+/** The documented tables of the registry or the services, sorted. They include the tables that both have. */
 function documented(part: string): string[] {
   return rows
     .filter(({ database }) => database === part || database === 'both')

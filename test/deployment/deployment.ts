@@ -60,7 +60,7 @@ export interface GatewayProcess extends Part {
 export interface DeploymentOptions {
   /** The database of the registry; default: an SQLite file. */
   readonly databaseUrl?: string | null | undefined;
-  /** A running Redis, and the fields of `keyStore.redis` for connecting to it; default: a Redis of its own. */
+  /** A running Redis, and the fields of `keyStore.redis` for connecting to it; default: a new Redis. */
   readonly store?: { readonly redis: RedisServer; readonly fields: object };
   /** Default: an upstream that responds with 200 to everything. */
   readonly upstreamUrl?: string;

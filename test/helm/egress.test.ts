@@ -30,8 +30,8 @@ function portsOf(policy: Policy | undefined): (number | string)[] {
 }
 
 /**
- * The part of a configuration for which its own pod opens connections: only the services fetch keys, only the
- * gateways call upstreams and send checkpoints, and only the registry signs people in and calls webhooks.
+ * Returns the part of a configuration that makes its pod open connections. Only the services fetch keys. Only the
+ * gateways call upstreams and send checkpoints. Only the registry signs people in and calls webhooks.
  */
 function calledBy(name: string, text: string, hasFetcher: boolean): string {
   const config = parse(text) as Record<string, unknown>;

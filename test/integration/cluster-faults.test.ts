@@ -10,7 +10,9 @@ import { restartWith, takeSnapshot, type DataServer } from '../truth/stores.js';
 /** Injects a fault into a Cluster master, given an old snapshot of it; resolves once the cause is removed. */
 type Fault = (master: DataServer, scene: Scene, copy: string) => Promise<unknown>;
 
-/** The master that stores the record of a key. On a busy machine that master can be late, so one look is not enough. */
+/**
+ * The master that stores the record of a key. On a busy machine that master can reply late, so one look is not enough.
+ */
 const ownerOf = async ({ key }: TestKey, scene: Scene): Promise<DataServer> => {
   const name = `mg:key:${lookupIdOf(key, null)}`;
   let owner: DataServer | null = null;

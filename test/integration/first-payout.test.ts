@@ -33,7 +33,7 @@ t.test("the runbook's commands on one machine lead to a paid payout", async (t) 
   while (ports.length < documented.length + 4) ports.push(await freePort());
   let pasted = onOneMachine.replace('npm ci && ', '');
   for (const port of documented) t.match(pasted, String(port));
-  // In one pass, because a free port can contain a documented one.
+  // In one pass, because the digits of a free port can contain a documented port.
   pasted = pasted.replaceAll(new RegExp(documented.join('|'), 'g'), (port) =>
     String(ports[documented.indexOf(Number(port))]),
   );

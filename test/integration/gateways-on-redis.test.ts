@@ -142,7 +142,8 @@ t.test('gateway processes share records and drop cached records together', { ski
     const endOutage = async (): Promise<void> => {
       await redis.restart();
       for (const gateway of gateways) t.equal(await gateway.ask(), 503, 'an empty store causes 503');
-      // While `mg:meta` names the same generation, no record may go back to an earlier revision.
+      // The restored `mg:meta` has its old generation, which changes only when a registry writes all records anew.
+      // Within a generation, no record may go back to an earlier revision.
       await write({ ...records, [keyName]: { ...keyRecord, revision }, 'mg:revision': revision });
       for (const gateway of gateways) t.equal(await gateway.decide(), 200);
     };

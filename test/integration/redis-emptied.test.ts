@@ -40,8 +40,8 @@ for (const topology of ['single', 'cluster'] as const) {
       );
       await scene.enrolled();
       await Promise.all(watches.map((watch) => watch.stop()));
-      // In a Cluster, a gateway decides in the new generation only after it has read the markers that prove each slot
-      // complete. Meanwhile it can send 503.
+      // After the records were written anew, a gateway of a Cluster needs the markers that prove each slot complete. It
+      // can send 503 until it has read them.
       const allowed = topology === 'single' ? [200] : [200, 503];
       for (const watch of watches)
         t.ok(

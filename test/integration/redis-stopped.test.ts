@@ -64,7 +64,10 @@ t.test('while Redis is stopped, three gateways reject no valid key', { skip: wit
   await allHeld();
 });
 
-/** Writes records as a registry of the previous release does: gateways cache them without a grant of the registry. */
+/**
+ * Writes records as a registry of the previous release does. Gateways cache such records without a grant (permission)
+ * of the registry.
+ */
 async function seed(client: Awaited<ReturnType<typeof startRedis>>['client']): Promise<void> {
   const { 'mg:meta': meta, ...records }: Record<string, unknown> = recordsOf(liveKey);
   const [key, merchant] = ['mg:key:', 'mg:merchant:'].map(

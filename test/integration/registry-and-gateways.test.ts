@@ -103,7 +103,7 @@ t.test(
         const { propagation } = (await admin('POST', `/keys/${keyId}/revoke`)).data;
         first.child.kill('SIGCONT');
         t.ok([401, 503].includes(await first.ask(key)));
-        // A busy machine can stop a second gateway for as long.
+        // The test stops the first gateway. If a busy machine stalls a second one for that long, the test repeats.
         const isSecondStopped = propagation?.gateways !== gatewayCount || propagation.pending.length !== 1;
         if (isSecondStopped && attempt < 10) continue;
         t.match(propagation, { gateways: gatewayCount, confirmed: 2 });
@@ -142,7 +142,7 @@ t.test(
       for (const end = performance.now() + 60_000; seen.at(-1) !== 401 && performance.now() < end;) {
         const status = await first.ask(key);
         seen.push(status);
-        // A gateway that a stall keeps from Redis refuses requests for some seconds.
+        // If a stall keeps the gateway from reading Redis, the gateway refuses requests for some seconds.
         await wait(status === 503 ? 250 : 10);
       }
       t.equal(seen.at(-1), 401);

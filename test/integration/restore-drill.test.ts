@@ -59,7 +59,7 @@ async function emptyMachine(t: Test) {
     MERCHANT: '',
     CURRENCY: 'NGN',
   };
-  /** Runs printed commands in a new shell, after the document's first block with the values of this machine. */
+  /** In a new shell, runs the document's first block with the values of this machine, then the printed commands. */
   async function shell(commands: string): Promise<string> {
     const named = new Set<string>();
     const setting = printed('1. Say where things are').replaceAll(/^export (\w+)=.*$/gm, (_, name: string) => {

@@ -9,7 +9,7 @@ const notCounting = 'the shared rate limit in Redis is unavailable; each gateway
 
 /** A gateway in a separate process. */
 interface GatewayProcess {
-  /** Resolves with the status. */
+  /** Sends a request; resolves with the status. */
   ask(): Promise<number>;
   /** Number of requests that this process counted in Redis (`together`), or only for itself (`alone`). */
   counted(how: 'together' | 'alone'): Promise<number>;
@@ -110,7 +110,7 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
         await wait(20);
       }
     }
-    // The bucket expires once it is full again, after a second or two.
+    // A request creates the bucket in Redis. The bucket expires once it is full again, after a second or two.
     const [first] = gateways;
     while ((await redis.client.exists(bucket)) === 0) await first?.ask();
   });

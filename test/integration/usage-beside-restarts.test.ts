@@ -170,8 +170,8 @@ async function sendRound(running: readonly (GatewayProcess | undefined)[]): Prom
   const send = async (): Promise<void> => {
     while (sent < requestsOfRound) {
       sent += 1;
-      // Each key is sent to every gateway in turn. If the number of the request also chose the key, an even number of keys
-      // would send a key always to the same one of two gateways.
+      // The division makes each key go to every gateway in turn. Without it, with two gateways and an even number of
+      // keys, each key would always go to the same gateway.
       const key = sent % 11 === 0 ? `svc_live_Unknown${sent % 7}` : benchKey(Math.floor(sent / gateways) % keys);
       await running[sent % gateways]?.ask(key).catch(() => wait(5));
     }
@@ -187,7 +187,7 @@ async function end(gateway: GatewayProcess | undefined): Promise<void> {
 /** What an access log line counts: a time, and a number of requests by merchant, key and code. */
 interface Counted {
   readonly at: number;
-  /** A request is counted when it ends. */
+  /** When the request ended, in milliseconds since 1970. The gateway counts it at this time. */
   readonly endedAt: number;
   readonly owner: string;
   /** The fingerprint of the key; empty without a key. */

@@ -168,8 +168,9 @@ t.test(
     );
     rmSync(checkpoints.file);
     const second = await startGateway();
-    // First the process makes sure that its predecessor, which may have left unanswered checkpoints, has ended. If the
-    // restart is slow, the registry first reports the run as silent, which is another finding.
+    // The new process first waits until its predecessor has ended, because that one may have left checkpoints without a
+    // receipt. If the restart is slow, the registry first reports the log of the predecessor as silent, which is
+    // another finding.
     await found('the cut log is reported at the next start', (kinds) => kinds.includes('cut'));
     t.same(
       (await kinds()).filter((kind) => kind !== 'silent'),

@@ -6,7 +6,10 @@ import { onEachDatabase } from '../database/each-database.js';
 import { startDeployment } from '../deployment/deployment.js';
 
 const revocations = 20;
-/** Minimum time between the last write of the lease holder and a renewal of its idle lease. */
+/**
+ * Age of the lease at which a registry without pending changes renews it. The lease is the right of one registry to
+ * write to Redis.
+ */
 const idleMilliseconds = 1_000;
 const quietMilliseconds = 1_000;
 const secondRenewalMilliseconds = 100;
@@ -25,7 +28,8 @@ async function untilProlonged(commits: () => Promise<number>): Promise<number> {
     const now = await commits();
     if (now !== count) {
       if (performance.now() - quietSince > quietMilliseconds) {
-        // The roster of gateways and the projection share the lease. If both read it before the renewal, both renew it.
+        // Two parts of the registry share the lease: the list of gateways, and the projection, which writes records to
+        // Redis. If both read the lease before the renewal, both renew it.
         await wait(secondRenewalMilliseconds);
         return lastReadAt;
       }
@@ -42,8 +46,8 @@ onEachDatabase('a revocation takes two database writes: the change, and its proj
 
   const { id } = (await post('/merchants', { name: 'x' })).data;
   const commits = await countCommits(t, url);
-  // On a busy machine a renewal of the lease can come late, as one more write, and one projection can write two late
-  // changes. So a round counts only if neither has happened.
+  // On a busy machine a renewal of the lease can come late, as one more write. The projection can also write two late
+  // changes in one write. So a round counts only if neither has happened.
   let further = Infinity;
   for (let round = 0; round < 5 && further > 0; round += 1) {
     const keyIds: string[] = [];

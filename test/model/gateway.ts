@@ -246,7 +246,10 @@ export function ageGateway(gateway: Gateway): void {
   if (gateway.beat > 0) gateway.beatAge = Math.min(OLD, gateway.beatAge + 1);
 }
 
-/** A tick for the acknowledgements and grants in Redis. Acknowledgements without `longAcknowledgements` expire. */
+/**
+ * A tick for the acknowledgements and grants in Redis. Without `longAcknowledgements`, an acknowledgement older than
+ * LIFE expires.
+ */
 export function ageEntries(rules: Rules, state: State): void {
   state.servers.forEach((server, index) => {
     server.acknowledgements.forEach((acknowledgement, g) => {

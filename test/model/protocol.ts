@@ -130,8 +130,8 @@ export class Protocol {
       const mechanisms = this.#rules.of(index);
       const holds = this.#rules.holds(gateway, mechanisms);
       const readsThrough = this.#rules.readsThrough(now, gateway, mechanisms);
-      // 2: Redis restarted on a snapshot of the former release. Only a gateway that has seen an mg:meta with servers
-      // knows that this snapshot is old.
+      // `saidK` is 2 if Redis restarted on a snapshot of the former release. Only a gateway that has seen an mg:meta
+      // with servers knows that this snapshot is old.
       if (world.saidK === 1 || (world.saidK === 2 && gateway.renewed === 1)) {
         if (holds && gateway.k === 1) return `I1: gateway ${index} accepts K from memory`;
         if (readsThrough && this.#rules.recordsServerOf(now, gateway).k === 1) {

@@ -44,7 +44,7 @@ export class RegistrySteps {
     }
     const talks = rules.talks(now, registry);
     const isWorking = registry.phase !== phases.compare && registry.phase !== phases.leased;
-    // A revision is written to the master with mg:meta. So it can be published while the other master is down.
+    // A revision is written to the master that has mg:meta. So it can be published while the other master is down.
     const mayPublish = rules.setup.cluster === 'records' && registry.phase === phases.publish;
     if (isWorking && !talks) {
       step(`${this.#name} loses its connection`, (next) => {
@@ -374,7 +374,9 @@ export class RegistrySteps {
     });
   }
 
-  /** Updates the registry's view of a gateway: it is alive or new, or it has left or was silent for its lifetime. */
+  /**
+   * Updates what the registry knows of a gateway: that it is new or alive, has left, or was silent for its lifetime.
+   */
   #checkGateway(next: State, g: number): void {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(next).watches, g);

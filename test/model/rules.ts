@@ -122,7 +122,10 @@ export const formerProtocol: Mechanisms = {
   witness: 'none',
 };
 
-/** A gateway of the former release beside the new registry. Its fault in pauses longer than STALE is left out. */
+/**
+ * The mechanisms of a gateway of the former release beside the new registry. That gateway also had a fault in pauses
+ * longer than STALE, which the model leaves out.
+ */
 const formerGateway: Mechanisms = { ...formerProtocol, budgetEnds: true, checkAtEnd: true };
 
 /** A world: the parties, the faults and their numbers, and the states to check. */
@@ -241,7 +244,10 @@ export class Rules {
     return records.up === 1 && records.run === registry.run2;
   }
 
-  /** Notifies all gateways connected to a server of changed records. @param what 1: the record; 2: everything */
+  /**
+   * Sends a notice about changed records to all gateways that are connected to a server.
+   * @param what 1: the record has changed; 2: everything has
+   */
   notify(state: State, server: number, what: 1 | 2 = 1): void {
     for (const gateway of state.gateways) {
       const connection = this.isCluster ? gateway.connection2 : gateway.connection;

@@ -110,7 +110,7 @@ const registryFields = [
 const watchFields = [
   'silent0', // ticks without a sign of life of the first instance id
   'silent1', // the same for the second instance id
-  'noticed', // 1: there is a notice about the acknowledgement that is not processed yet
+  'noticed', // 1: a notice about the acknowledgement has not been processed yet
   'over', // 1 + instance id: to be removed; 3 + instance id: row deleted, grant and acknowledgement are deleted next
   'beat', // 0: no beat was read for the next grant; otherwise 1 + the age of the beat that this grant will echo
   'beatGeneration', // the generation in that beat's acknowledgement

@@ -22,7 +22,7 @@ interface Needed {
 const everything: ApprovalRules = { goLive: true, owners: true, changes: true, fundingAbove: null };
 const hourMilliseconds = 3_600_000;
 
-/** A registry with these rules in force, and administrators to act with. */
+/** A registry with these approval rules in force, and functions to create administrators and to decide requests. */
 async function guarded(t: Test, url: string, rules = everything, further: Partial<RegistryOptions> = {}) {
   const fixture = await registryFixture(t, url, further);
   const { call, database, time, logged } = fixture;

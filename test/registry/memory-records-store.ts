@@ -29,7 +29,10 @@ export interface TestGateway {
   readonly lifetimeMilliseconds: number;
   readonly beat: number;
   readonly leaving: boolean;
-  /** Undefined: the generation of the store's meta record. Null: an earlier release, which sends no generation. */
+  /**
+   * The generation (an unbroken history of changes) that the gateway reports. Undefined: the one in the store's meta
+   * record. Null: none, like a gateway of an earlier release.
+   */
   readonly generation?: string | null;
   /** Whether its acknowledgement is sealed. */
   readonly isSealed?: boolean;

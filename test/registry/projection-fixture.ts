@@ -11,7 +11,7 @@ import { MemoryRecordsStore } from './memory-records-store.js';
 /** Long timeouts: a machine that is busy with other tests must not look like an unavailable database. */
 export const patient = { maxConnections: 10, connectTimeoutSeconds: 120, statementTimeoutSeconds: 120 };
 
-/** A session that never holds the lock, like a registry of an earlier release. */
+/** A session that never holds the lock. It simulates a registry of an earlier release. */
 export const withoutLock = openSession({ url: 'sqlite::memory:' });
 
 /** A database, an in-memory store, and projectors between the two; a change wakes no projector. */

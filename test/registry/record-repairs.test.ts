@@ -266,7 +266,7 @@ onEachDatabase('all records are compared repeatedly at a bounded rate', async (t
     for (let passes = 1; passes < 500; passes += 1) {
       time.advance(1_000);
       await one.run();
-      // Record names are read ahead in the meantime.
+      // Meanwhile, the projection reads the names of the next records.
       await new Promise(setImmediate);
       if (one.repairCounts.sweptAt !== before) return passes;
     }

@@ -115,7 +115,7 @@ onEachDatabase('a refresh reads the roles again, and revokes the former session'
   t.same(await causes('sign-in.ended'), ['replayed-handle']);
 });
 
-/** The sign-ins of another registry on the same database. This registry runs `request` just before it ends one. */
+/** The sign-ins of a second registry on the same database, which runs `request` just before it ends a sign-in. */
 function interrupted(
   { options, provider }: Pick<Awaited<ReturnType<typeof fixture>>, 'options' | 'provider'>,
   request: () => Promise<unknown>,

@@ -38,8 +38,8 @@ function since({ status, status_changed_at: at }: { status: string; status_chang
 type Key = Selectable<RegistryTables['api_keys']>;
 
 /**
- * The field of a key's record with the end of its grace period; no field without one. A reset starts the period: it
- * creates another key of the merchant in the change that ends the old one.
+ * Returns the field of a key's record that has the end of its grace period, or no field if the key has no such period.
+ * A reset starts the period: in one change it limits the old key's validity, and creates another key of the merchant.
  */
 function graceOf(row: Key, keys: readonly Key[]): object {
   if (row.status !== 'ACTIVE' || row.expires_at === null || row.revision === row.created_revision) return {};

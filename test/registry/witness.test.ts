@@ -9,7 +9,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { ManualTime, until } from './manual-time.js';
 import { WitnessedRun } from './witnessed-run.js';
 
-/** A witness over a database, with a clock that does not advance. */
+/** A witness of access logs on a database, with a clock that only the test advances. */
 async function openWitness(t: Test, url: string) {
   const time = new ManualTime();
   const database = await openRegistryDatabase({ url, generation: 'of the test' });
@@ -26,9 +26,9 @@ async function openWitness(t: Test, url: string) {
 }
 
 /**
- * Watches for silent runs while messages arrive.
- * @returns the inbox; the function `scan`, which lets a scan take place after 5 seconds; and the wall clock, which can
- *   be set
+ * Watches for silent runs (log files whose checkpoints no longer arrive), with an inbox that can receive messages.
+ * @returns the inbox; the function `scan`, which advances the clock by 5 seconds and waits for a scan; and `wall`, with
+ *   which a test sets the wall clock
  */
 function watchSilence(t: Test, { database, time }: Pick<Awaited<ReturnType<typeof openWitness>>, 'database' | 'time'>) {
   const inbox: { workingSince: number | null } = { workingSince: time.now() };
@@ -334,8 +334,8 @@ onEachDatabase('contradictory times are reported', async (t, url) => {
   t.same(await findings(), ['clock', 'clock', 'clock'], 'a clock that was correct in between is reported again');
 });
 
-// Regression: a registry compared the time of the last checkpoint with the time on the clock of the registry that had
-// received it. So two registries with different clocks reported the same run again and again.
+// Regression: a registry did not report a run again if its last checkpoint was dated later than the time of receipt.
+// But that time could come from another registry's clock. So two registries reported the same run again and again.
 onEachDatabase('two registries with different clocks report a run once', async (t, url) => {
   const { database, findings, instance, signer, take, time } = await openWitness(t, url);
   const behind = new Witness({ database, clock: { now: () => time.now() - 90_000 }, signer });

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { enter, requestAs, startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
 
-// Texts that a merchant or a caller can set, on every page that shows them: nothing runs, loads or looks like another
-// text.
+// Merchants and callers can set texts that pages of the console show. On no page may such a text run code, load
+// anything or look like another text.
 
 const tags = ['script', 'img', 'svg', 'iframe', 'a', 'math', 'style', 'base', 'form', 'object'];
 const frames: readonly ((tag: string) => string)[] = [

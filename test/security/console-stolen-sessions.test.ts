@@ -192,7 +192,7 @@ onEachDatabase('a disabled administrator does not stay signed in as somebody els
     body: { name: 'x', administratorId: eve.id },
     headers: { authorization: `Bearer ${ada.token}` },
   });
-  // Eve's token, and one of hers that Ada knows too.
+  // Eve's token, and a second token of Eve, which Ada created and so also knows.
   const tokens = [eve.token, created.body.data.token];
   const [sessions, unused]: [string[], string[]] = [[], []];
   for (const token of tokens) {

@@ -529,8 +529,8 @@ for (const isMeanwhile of [false, true]) {
   });
 }
 
-// Regression: the registry held back every restriction of a record if one of them was not lifted. So the merchant was
-// no longer live, although an operator had taken it live after the restore.
+// Regression: if one restriction of a record was not lifted, the registry put all restrictions of the record back in
+// force. So the merchant was no longer live, although an operator had taken it live after the restore.
 onEachDatabase('a merchant that goes live after a restore is held back only as suspended', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
@@ -596,8 +596,9 @@ onEachDatabase('the search for the change that lifted a restriction reads no all
   t.notMatch(JSON.stringify(rows), '8.8.4.4');
 });
 
-// The store has announced a change that the registry could not remove from the outbox. Regression: the registry took it
-// for another change with the same revision, and held the merchant back.
+// The registry has published a change in the store, but the store's reply was lost, so the change is still in the
+// outbox. Regression: the registry took the published change for another one with the same revision, and held the
+// merchant back.
 onEachDatabase('an announced change that is still in the outbox is no restore', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
@@ -738,7 +739,7 @@ onEachDatabase('a record that was lifted is not held back again by the report of
 
 type Fixture = Awaited<ReturnType<typeof projectionFixture>>;
 
-/** Suspends and reactivates a merchant. `restoreStore` restores the store from a snapshot between the two changes. */
+/** Suspends and reactivates a merchant. `restoreStore` resets the store to its state between the two changes. */
 async function reactivate(
   t: Test,
   { context, store }: Pick<Fixture, 'context' | 'store'>,
@@ -932,7 +933,8 @@ onEachDatabase('database rollback under a running registry is detected, also wit
   );
 });
 
-// Regression: the database and its outbox had lost the change, so the registry replied that the store has it.
+// Regression: the database had lost the change, so its outbox did not list it. The registry concluded that the store
+// had received the change.
 onEachDatabase('database rollback: a change that a failover lost does not count as written', async (t, url) => {
   const { context, database, projection } = await projectionFixture(t, url);
   const one = projection('one');

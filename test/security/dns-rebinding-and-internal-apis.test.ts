@@ -22,7 +22,7 @@ import { balanceOf } from '../services/services-fixture.js';
 
 const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';
 
-/** Starts services without `identity`. The functions send them a request with these Host headers, and return the response. */
+/** Starts services without `identity`. The returned functions send a request with these Host headers to them. */
 async function servicesOf(t: Test, options = '') {
   const listening = 'services: { listen: { port: 0 }, database: { url: "sqlite::memory:" } }';
   const config = loadConfig({ text: `${listening}\n${options}` });
@@ -297,7 +297,7 @@ t.test('the services that the gateway calls do not serve the routes of the opera
   }
 });
 
-/** Every kind of access to the admin API on loopback, and what a request of a web page gets there. */
+/** An admin API on loopback with this access. `statusOf` sends a request with a valid token, as a web page would. */
 async function adminApi(t: Test, access: Partial<RegistryAccess> = {}) {
   const { app, call, time } = await registryFixture(t, 'sqlite::memory:', {
     access: { tls: null, hosts: [], behindProxy: null, ...access },
@@ -307,7 +307,7 @@ async function adminApi(t: Test, access: Partial<RegistryAccess> = {}) {
     const response = await app.inject({ url: path, headers: { authorization, ...headers }, remoteAddress });
     return response.statusCode;
   };
-  /** The event that counts what was rejected in the last minute, by failure code. */
+  /** The sources and failure codes in the events that count the sign-ins rejected in the last minute. */
   const recorded = async (): Promise<unknown> => {
     time.advance(60_000);
     interface Failed {

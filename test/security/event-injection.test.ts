@@ -154,8 +154,8 @@ t.test('the refused requests of one administrator do not keep those of others ou
   t.equal(all.length, refused.length + 2, 'none of the others is lost or stored twice');
 });
 
-// Regression: the limit was counted for each administrator, but a member of a merchant can create others. 31 of them
-// used up the limit of all.
+// Regression: each administrator had a separate limit, but a member of a merchant can create more members. 31 members
+// used up the limit that all administrators share.
 t.test('the refused requests of many members do not keep those of others out of the trail', async (t) => {
   const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const { id: merchantId } = await createMerchant();

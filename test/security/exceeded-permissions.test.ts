@@ -10,8 +10,8 @@ import type { RegistryEvent } from '../../src/registry/events/schema.js';
 import { createRestApp } from '../../src/rest/rest-app.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 
-// Asks each operation of the OpenAPI description, for each role, about the own merchant and about a foreign one. The
-// response must be what the table of roles says.
+// Calls each operation of the OpenAPI description in each role, once for the caller's own merchant and once for another
+// merchant. The response must be what the table of roles says.
 
 interface Operation {
   /** Undefined for a route that anybody may use. */

@@ -18,7 +18,7 @@ const attacks = Number(process.env.ATTACKS ?? 400);
 const attackers = 4;
 /** The number of kinds of attacks. */
 const kinds = 9;
-/** Much less than the pause between two sweeps, which is a minute, but longer than a stall of the machine. */
+/** The longest time of a repair: much less than the minute between two sweeps, but more than a stall of the machine. */
 const longestMilliseconds = 8_000;
 
 /** Starts a registry on a store that others may write to. */

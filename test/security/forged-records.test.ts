@@ -161,7 +161,7 @@ for (const [where, open] of Object.entries(places)) {
             () => Promise.resolve(started.reason() === null),
             'a gateway that has just started cannot detect it',
           );
-          // In a Cluster each slot also has a record of its generation, and none names the generation of this text.
+          // In a Cluster each slot also has a record of its generation. None has the generation of the forged record.
           t.equal(await started.ask(unread.key), where === 'a Cluster' ? 'unavailable' : 'ACTIVE');
           continue;
         }
@@ -190,8 +190,8 @@ t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis 
   );
   const text = (await redis.get(name)) ?? '';
   t.match(text, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
-  // The gateway seems to hang: it sends no more acknowledgements. The registry is stopped first, because it could read
-  // that the gateway stops.
+  // The gateway seems to hang: it sends no more acknowledgements. The registry is stopped first, because otherwise it
+  // could read the gateway's notice that it stops.
   await registry.close();
   await gateway.close();
   await redis.set(name, text);

@@ -268,8 +268,8 @@ t.test('two thousand headers do not hide the X-Forwarded-For that a proxy append
 });
 
 t.test('no spelling of Content-Type changes the decision or the body (reply-from CVE-2023-51701)', async (t) => {
-  // Also fastify CVE-2022-39288, CVE-2025-32442, CVE-2026-25223 and CVE-2026-33806: only one side parsed the content
-  // type, or it crashed that side.
+  // Also fastify CVE-2022-39288, CVE-2025-32442, CVE-2026-25223 and CVE-2026-33806: two parts of the server read the
+  // content type differently, or it crashed the server.
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const types = ['application/json ; charset=utf-8', 'ApPlIcAtIoN/JsOn', 'application/json\t', ';', 'a/b; =', '/', ','];

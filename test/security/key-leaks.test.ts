@@ -30,7 +30,7 @@ import { addWallet, bankPayout, merchantA, servicesFixture } from '../services/s
 import { until } from '../telemetry/open-log.js';
 import { disguises, key, piecesOf, secret, withoutIdsAndTimes, withoutTraceId } from './disguised-keys.js';
 
-/** Node reads headers as latin1, and clients write UTF-8. */
+/** A text as a header value. Clients send it as UTF-8, but Node treats the bytes of headers as latin1. */
 const inHeader = (text: string): string => Buffer.from(text).toString('latin1');
 const inPath = (text: string): string => text.replaceAll(/[^!-~]|["'\\]/g, encodeURIComponent);
 

@@ -245,8 +245,8 @@ t.test('a CONNECT behind too many pipelined requests does not crash the process'
   t.equal((await ask(gateway, { headers: [] })).status, 401);
 });
 
-// Regression: the requests that were dropped behind a request with a valid key counted as requests without an
-// acceptable key. Their client was throttled, and their lines said nothing about why.
+// Regression: requests that were pipelined after one with a valid key, and then dropped, counted as requests without an
+// acceptable key. So their client was throttled. Their log lines did not say why they were dropped.
 t.test('dropped requests with a key do not count against a client whose key was accepted', async (t) => {
   const upstream = await startUpstream(t);
   const unknown = get.replace(liveKey, 'svc_live_unknown');
@@ -269,8 +269,8 @@ t.test('dropped requests with a key do not count against a client whose key was 
   }
 });
 
-// Regression: a dropped request that ended before the current one made its connection seem idle. A drain closes idle
-// connections soon.
+// Regression: a dropped request could end before the payout in progress. Then the connection seemed idle, and a drain
+// closed it before the response to the payout.
 t.test('a drain waits for the response of a payout behind which too many requests were pipelined', async (t) => {
   const upstream = await startUpstream(t);
   const config = { limits: { drainTimeoutSeconds: 30 } };

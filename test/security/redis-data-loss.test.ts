@@ -18,11 +18,12 @@ import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { projectionFixture, withoutLock } from '../registry/projection-fixture.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';
 
-// These tests mostly wait, each for servers of its own.
+// Each test has its own servers, and mostly waits for them. So three tests run at the same time.
 t.jobs = 3;
 
 /**
- * The standing of an enrolled gateway.
+ * A stand-in for the object that decides whether a gateway may serve requests. The gateway is enrolled, that is, the
+ * registry allows it to use cached records.
  * @param vouchedBeat the newest heartbeat after which the registry knew that no record was missing
  */
 const standing = (vouchedBeat: number): Standing =>
@@ -322,7 +323,7 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  // The store has two connections. A second one that opens during a run of the projection counts as a reconnect.
+  // The store has two connections. If the second one opens during a run of the projection, it counts as a reconnect.
   await untilOnRedis(async () => (await store.gateways([])).isFresh, 'both connections of the store are open');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({

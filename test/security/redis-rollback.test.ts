@@ -166,8 +166,8 @@ t.test('while both Redis connections are silent, cached records are served', { s
   );
 });
 
-// After a failover the new master may lack the last writes, possibly a revocation. A gateway that takes its lower revision
-// for the newest one accepts the revoked key again.
+// After a failover the new master may lack the last writes, for example a revocation, and then has a lower revision. A
+// gateway that trusted this master would accept the revoked key again.
 
 const meta = JSON.stringify(seededRecords['mg:meta']);
 

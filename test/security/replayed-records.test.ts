@@ -142,7 +142,7 @@ async function start(t: Teardown, preload: boolean) {
   t.teardown(() => records.close());
   await untilTrue(async () => (await keyStatus(records, lookupId)) === 'ACTIVE (cache)');
   const reaches = (status: string) => untilTrue(async () => (await keyStatus(records, lookupId)).startsWith(status));
-  /** Resolves at the next heartbeat after one that acknowledged this revision: by then, the gateway has adopted it. */
+  /** Resolves at the heartbeat after the one that acknowledged this revision. The gateway then uses the revision. */
   const hasRevision = async (revision: number): Promise<void> => {
     let first: number | null = null;
     await untilTrue(async () => {
@@ -202,7 +202,7 @@ for (const [what, start] of Object.entries(places)) {
     const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
-    // The store has two connections. A second one that opens during a run of the projection counts as a reconnect.
+    // The store has two connections. If the second one opens during a run of the projection, it counts as a reconnect.
     await until(async () => (await store.gateways([])).isFresh, 'both connections of the store are open');
     await store.begin();
     const write = (status: string, revision: number, change: number) =>

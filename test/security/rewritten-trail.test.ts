@@ -138,7 +138,7 @@ async function manipulate(database: RegistryDatabase, below: (limit: number) => 
   return { what: `reordered ${tables.join(' and ')}`, undo: swap };
 }
 
-/** Changes what proves the events: a hash, a signature, the end of the chain or the note about deleted events. */
+/** Changes what proves the events: a hash, a signature, the end of the chain, or the end of its deleted part. */
 async function changeChain(database: RegistryDatabase, below: (limit: number) => number, count: number) {
   const position = 1 + below(count);
   const [table, column, value, where] = [

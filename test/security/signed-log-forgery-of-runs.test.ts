@@ -28,7 +28,7 @@ function givenOf(logs: readonly SignedLog[]) {
   return { notes: logs.flatMap(({ notes }) => notes), keys: logs.flatMap(({ keys }) => keys) };
 }
 
-/** A registry as witness. */
+/** A registry as the witness of access logs: it signs receipts for their checkpoints. */
 async function openRegistry(t: Test) {
   const database = await openRegistryDatabase({ url: 'sqlite::memory:', generation: 'of the test' });
   t.teardown(() => database.destroy());
@@ -224,7 +224,7 @@ t.test('unregistered run deleted: not found, because no checkpoint of it is anyw
   t.same(kindsOf(signed.verify([signed.read()])), []);
   t.same(kindsOf(signed.verify([file])), ['checkpoints:4 missing'], 'a checkpoint of the run would name it');
   t.same(kindsOf(signed.verify([file], { notes: registered })), []);
-  // A later start states the end of the log that its process found.
+  // The start checkpoint of a later process states the end of the log that this process found.
   const before = signed.read().length;
   await signed.run(1);
   const later = signed.read().subarray(before);

@@ -88,7 +88,8 @@ t.test('a client that pauses gets the whole response, also after the upstream ha
 // read them kept its connection without limit.
 t.test('slow read: a client that does not read its error responses is disconnected', (t) => {
   t.jobs = 2; // the time limit costs less if both protocols wait at once
-  // Much longer than 200 turns, so that the gateway does not cut off the stalled response while requests are sent.
+  // Much longer than the 200 turns for which the test waits below. Otherwise the gateway would cut off the stalled
+  // response while requests are sent.
   const limits = { requestTimeoutSeconds: 10, headersTimeoutSeconds: 10 };
   const get = 'GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
   const open = {

@@ -18,7 +18,7 @@ import { projectionFixture } from '../registry/projection-fixture.js';
 import { differences } from '../registry/stored-state.js';
 import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
 
-// These tests mostly wait, each for servers of its own.
+// Each test has its own servers, and mostly waits for them. So three tests run at the same time.
 t.jobs = 3;
 
 const maxStaleSeconds = 3;
@@ -298,7 +298,8 @@ onEachDatabase('split brain: of two registries, the one that reaches Redis proje
   const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await disconnected.run();
   await revokeKey(context, registryAuthor, keyId);
-  // The pauses of the disconnected registry after failures become as long as a lease. It runs first each time.
+  // After failures a registry pauses for up to 10 seconds, which is longer than a lease. In each round, the
+  // disconnected registry runs first.
   for (let attempt = 0; attempt < 3; attempt += 1) {
     store.fails = () => 'before';
     await t.rejects(disconnected.run(), /the store is away/);

@@ -76,9 +76,8 @@ t.test('stale cache: a record that arrives while Redis is not trusted is not cac
   t.match(await second, { record: { status: 'REVOKED' }, source: 'store' });
 });
 
-// A gateway that does not receive invalidations leaves the registry's roster, and the registry reports the change as in
-// force. Regression: a request that began after that joined an earlier lookup, and got its reply from before the
-// change.
+// The registry stops waiting for a gateway that no longer receives invalidations, and reports a change as in force.
+// Regression: a request that began after that joined an earlier lookup, and got its reply from before the change.
 t.test('while invalidations are not received, a request does not join an earlier lookup', async (t) => {
   const { cache, freshState, reads } = setUp();
   const early = cache.get('key');

@@ -83,7 +83,8 @@ t.test('Tor evasion: no NAT64, 6to4 or Teredo address that embeds an exit evades
     ['64:ff9b::c633:640a', '64:ff9b::1:c633:6409', ...others.slice(2)],
     'the client address itself is forwarded',
   );
-  // 10.0.0.1 is a trusted proxy. An address that embeds it may be any client's, so the addresses before it are ignored.
+  // 10.0.0.1 is a trusted proxy, but an IPv6 address that embeds 10.0.0.1 may be any client's. So the gateway ignores
+  // the addresses to the left of that IPv6 address.
   for (const embedding of ['64:ff9b::a00:1', '2002:a00:1::', '2001::f5ff:fffe']) {
     t.equal(await statusOf(`198.51.100.9, ${embedding}`), 200, `${embedding} is the client`);
     t.match(gateway.lines.at(-1)?.client, { ip: embedding });

@@ -24,7 +24,7 @@ const operators = [
   { ...operator('una', ['wallets:read']), clientAddress: null },
 ];
 
-/** The operators' API with its attempts, and the events that a registry would get. */
+/** The operators' API with its record of failed attempts, and the events that a registry would get. */
 function fixture(t: Test, services: ServicesUnderTest, waiting = () => 0) {
   const { database, clock } = services;
   const time = new ManualTime();

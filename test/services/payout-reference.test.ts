@@ -232,7 +232,7 @@ onEachServices('a payout written by the previous release has no reference', asyn
     ...{ id, wallet_id: walletId, status: 'successful', amount: 1, currency: 'NGN', reference: `former-${id}` },
     ...{ merchant_id: 'merchant_a', environment: 'live', created_at: 1, updated_at: 1, recipient: '+2348012345678' },
   });
-  // The previous release inserts without this column, which it does not know.
+  // The previous release inserts without the column `merchant_reference`, which it does not know.
   await database
     .insertInto('payouts')
     .values(former('1b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80') as never)

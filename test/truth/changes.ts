@@ -22,7 +22,7 @@ interface Response {
   readonly propagation?: Propagation;
 }
 
-/** A planned change: its call, and its writes if the call has an effect. */
+/** A planned change: its call, and the values that the call writes if it has an effect. */
 interface Plan {
   readonly action: string;
   readonly method: 'POST' | 'PATCH';
@@ -54,7 +54,7 @@ export class Changes {
   readonly #merchants: Merchant[] = [];
   readonly #agent = new http.Agent({ keepAlive: true });
 
-  /** @param onInForce called with the affected keys as soon as "in force" was read */
+  /** @param onInForce called with the affected keys as soon as a registry has reported their change as in force */
   constructor(
     deployment: Deployment,
     history: History,

@@ -38,7 +38,7 @@ export class FaultPlan {
     return given[this.#rounds - 1] ?? names;
   }
 
-  /** Counts the changes that were made in a round for each fault of the round. */
+  /** For each fault of a round, counts the changes that were made in that round. */
   made(faults: readonly string[], changes: number): void {
     for (const fault of faults) this.#changes.set(fault, (this.#changes.get(fault) ?? 0) + changes);
   }

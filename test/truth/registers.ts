@@ -10,7 +10,7 @@ interface Step {
   readonly begun: number;
   /** From when requests must not observe older values; Infinity if no registry reported "in force". */
   readonly inForce: number;
-  /** Until when the change can still take effect. For a call without a response, that is the end of its registry. */
+  /** Until when the change can still take effect. Without a response, that is when the process of the registry ends. */
   readonly mayApplyUntil: number;
 }
 

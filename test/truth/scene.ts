@@ -103,7 +103,7 @@ export class Scene {
     };
   }
 
-  /** Revokes a key; for a revoked key the registry reports how far the revocation has propagated. */
+  /** Revokes a key. If it is already revoked, the registry reports how far the revocation has propagated. */
   async revoke({ keyId }: TestKey): Promise<RevocationResult> {
     const { data, status, received } = await this.#change(`/keys/${keyId}/revoke`, {});
     const propagation = data.propagation ?? null;

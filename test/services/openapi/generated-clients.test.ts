@@ -105,7 +105,7 @@ console.log(
   },
 ];
 
-/** Compiles a program and its imports in strict mode, with the output next to the sources. */
+/** Compiles a program and its imports in strict mode, with the output next to the sources. Returns the errors. */
 function compile(file: string): string[] {
   const program = ts.createProgram([file], {
     ...{
