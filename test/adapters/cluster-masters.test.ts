@@ -15,7 +15,7 @@ interface FakeMaster {
   readonly asked: string[];
 }
 
-/** A fake master with a scripted view: a real master that is cut off notices that too quickly for a test. */
+/** A fake master that reports what the test sets. A real one notices too quickly for a test that it is cut off. */
 async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {

@@ -3,7 +3,7 @@ import { GatewayDirectory } from '../../src/adapters/redis/registry/gateway-dire
 
 const gateway = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
 
-/** A directory over acknowledgements that the test stores, with clocks that only the test advances. */
+/** A gateway directory that reads the acknowledgements stored by the test, with clocks that only the test advances. */
 function start() {
   const stored = new Map<string, string>();
   const clocks = { monotonic: 0, wall: 1_000_000 };

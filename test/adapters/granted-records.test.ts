@@ -50,8 +50,8 @@ function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...addre
 const longLease = 6_000;
 
 /**
- * Whether the gateway refuses requests because no proof shows that its server is the master. A failed look-up alone does
- * not show this: a late reply of a busy machine fails a look-up too.
+ * Whether the gateway refuses requests because no proof shows that its server is the master. A failed look-up alone
+ * does not show this: a late reply of a busy machine fails a look-up too.
  */
 function isUnproved(records: RedisRecords): boolean {
   return (records.unavailableReason() ?? '').startsWith('cannot verify that this Redis server is still the master');
@@ -87,7 +87,7 @@ t.test('a gateway caches nothing before the registry has enrolled it', { skip: w
   const registry = startEnrolling(t, server, 'g');
   await registry.stop();
   await registry.name();
-  // Each look-up must succeed, and a busy machine delays some of them.
+  // The timeout is long, because each look-up must succeed, and a busy machine delays some of them.
   const { records, reported, status } = open(t, server.url, { commandTimeoutMilliseconds: 2_000 } as object);
   let starting: string | null = null;
   await until(async () => {

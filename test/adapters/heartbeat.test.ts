@@ -136,7 +136,10 @@ t.test('a request does not wait for heartbeats that take too long to make the ca
   t.ok(heartbeat.standing.fresh);
 });
 
-/** The state that a store reports: its generation, its one server, and one replica that may replace the server. */
+/**
+ * The state that a store reports: its generation (one unbroken history of changes), its one server, and one replica
+ * that may replace the server.
+ */
 function stateOf(generation: string, server: string): State {
   return [JSON.stringify({ ...(seededRecords['mg:meta'] as object), generation, servers: [server], replicas: 1 }), '1'];
 }
@@ -190,7 +193,10 @@ t.test('a new server is not read if its witnesses do not confirm that it is the 
   t.notOk(standing.isJudgedSoon, 'requests do not wait any longer');
 });
 
-/** A gateway that was enrolled on the former master, and reads the new one, which its witnesses confirm. */
+/**
+ * A gateway that the registry enrolled on the former master. It now reads the new master, because sentinels or replicas
+ * confirm that this server is the master.
+ */
 async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
   store.servers = ['one'];
@@ -210,8 +216,9 @@ async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   return { heartbeat, store, reconnect };
 }
 
-// Regression: the proof about the new master also counted for the former master. So did the lease that the registry had
-// once granted there. The gateway accepted keys whose revocation it had acknowledged.
+// Regression: after a return to the former master, the proof about the new master counted for the former one. The lease
+// that the registry had once granted on the former master counted too. So the gateway accepted keys whose revocation it
+// had acknowledged.
 t.test('a gateway that returns to a former master does not read it', async (t) => {
   const { heartbeat, store, reconnect } = await readNewMaster(t);
   const { standing } = heartbeat;

@@ -4,7 +4,7 @@ import { KeyStoreUnavailable, type KeyStore } from '../../src/gateway/key-store.
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { address } from '../policy/fixtures.js';
 
-/** The contents of a store, by the store keys of the contract (`mg:…`); each value is one JSON value. */
+/** The contents of a store: the JSON value of each record, by the record's name (`mg:…`). */
 type StoredRecords = Readonly<Record<string, unknown>>;
 
 /** An adapter with the given records. */
@@ -75,7 +75,7 @@ function without(name: string): StoredRecords {
   return Object.fromEntries(Object.entries(seeded).filter(([storeKey]) => storeKey !== name));
 }
 
-/** Records with one malformed record, and the keys that are therefore undecidable. */
+/** Stores with one malformed record, and the keys that can therefore be neither found nor reported as absent. */
 const damages: readonly { name: string; records: StoredRecords; unaskable: readonly string[] }[] = [
   ...Object.entries({
     null: null,

@@ -101,7 +101,8 @@ t.test(
     t.equal(setUp(t, 0).lease.lifetimeMilliseconds, 2_500);
     t.equal(setUp(t, 86_400_000).lease.lifetimeMilliseconds, 86_400_000);
     const { lease, pass, grant } = setUp(t);
-    // Of many rapid heartbeats, the lease remembers only some. Each other heartbeat counts as the last remembered one.
+    // Of many rapid heartbeats, the lease stores only some start times. For a heartbeat without a stored time, it uses
+    // the nearest earlier one.
     for (let beat = 1; beat <= 50; beat += 1) {
       lease.begin();
       pass(10);

@@ -45,7 +45,7 @@ function setUp(over: Partial<CacheLimits> = {}) {
   };
   const read = (name: string) => new Promise<ReadResult>((resolve, fail) => asked.push({ name, resolve, fail }));
   const cache = new RecordCache<Value>({ ...limits, ...over }, port, read, () => clock.now);
-  /** Runs pending microtasks and no timer: on a slow machine the short wait for a store must not end early. */
+  /** Runs pending microtasks, but no timers: on a slow machine, the timer that ends the wait for a store could fire. */
   const settle = async () => {
     for (let turn = 0; turn < 100; turn += 1) await Promise.resolve();
   };
@@ -231,7 +231,7 @@ t.test('during an outage cached records are served up to the stale limit, and no
 t.test('a suspended process trusts no cached record before it has processed its notices', async (t) => {
   const { cache, heartbeat, put } = setUp();
   await put('a', { version: 1 });
-  heartbeat.fresh = false; // it was suspended longer than it may trust its cache
+  heartbeat.fresh = false; // the process was suspended for longer than it may trust its cache
   heartbeat.onBeat = () => {
     cache.drop(['a']); // the notice was pending
     heartbeat.fresh = true;

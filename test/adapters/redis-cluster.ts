@@ -141,8 +141,8 @@ export async function startCluster(
 }
 
 /**
- * Lets nodes stall for up to 15 s, for tests without a failover: without replicas, a single node that counts as failed
- * makes all nodes reject commands.
+ * Lets nodes stall for up to 15 s before they count as failed. For tests without a failover: in a Cluster without
+ * replicas, all nodes reject commands while one node counts as failed.
  */
 export async function allowStalls({ nodes }: TestCluster): Promise<void> {
   // Not a setting of startCluster, because nodes with a long timeout exchange fewer messages and take longer to meet.

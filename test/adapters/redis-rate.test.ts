@@ -53,7 +53,7 @@ async function openReady(...args: Parameters<typeof open>) {
 
 /**
  * By how many milliseconds a poll within an outage advances the clock. An outage ends after 5,000 ms without a failure.
- * With 500 per poll, ten polls would end it, although Redis is only 100 ms late.
+ * With 500 per poll, ten polls without a failure would end the outage, although they take only 100 ms in reality.
  */
 const whilePolling = 5;
 

@@ -87,7 +87,8 @@ t.test(
       await client.set('a*[b]:change', damaged);
       t.match(await store.snapshot(), { revision: 8, change: null }, `${damaged}: not the id of that change`);
     }
-    // The registry rewrites everything over malformed values; an error would make it wait for a healthy Redis.
+    // Malformed values must not cause an error. Otherwise the registry would not rewrite them, but wait for a healthy
+    // Redis.
     for (const name of ['meta', 'revision', 'change']) {
       await client.del(`a*[b]:${name}`);
       await client.rpush(`a*[b]:${name}`, 'a list');

@@ -138,7 +138,8 @@ t.test('records are cached until they change, by any client and any command', { 
   for (const [name, change, expected] of changes) {
     await ask(store);
     await change();
-    // The first read of the new status is not cached if another notice arrives during it: a read can expire a key.
+    // A read can expire a key, which causes another notice. If this notice arrives during the read, the first result
+    // with the new status is not cached.
     await until(async () => (await ask(store)) === `${expected} (cache)`, name);
   }
   const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
@@ -186,7 +187,7 @@ t.test(
   async (t) => {
     const server = await startRedis(t);
     await seed(server);
-    // Look-ups of unknown keys wait for a reconnection, and a busy machine prolongs this wait.
+    // A long limit: look-ups of unknown keys wait for a reconnection, and a busy machine prolongs this wait.
     const { store } = await open(t, server.url, { cache: { ...limits, maxStaleMilliseconds: 10_000 } });
     await ask(store);
     await ask(store, unknownId);

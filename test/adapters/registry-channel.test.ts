@@ -69,7 +69,7 @@ t.test('a message that the registry cannot handle yet stays, and blocks none', {
   const first = send();
   first.catch(() => undefined); // sent again below, as a gateway does
   t.equal(await channel.send({ kind: 'echo', body: 'second' }), 'second!');
-  // The second message can get its reply before the inbox reports its failure with the first message.
+  // The second message can get its reply before the inbox reports that it could not handle the first message.
   const isStuck = async () => inbox.workingSince === null && (await redis.client.xlen(stream)) === 1;
   await until(isStuck, 'no gateway is reported as silent meanwhile');
   t.match(failures[0], { message: 'no SQL' });

@@ -44,11 +44,14 @@ async function openBehindRelay(t: Test, commandTimeoutMilliseconds = 5_000) {
 }
 
 interface Attempt {
-  /** How many milliseconds after the change of the relay the look-up begins. */
+  /** Milliseconds from the closing of the relay to the beginning of the look-up; default 0. */
   readonly before?: number;
   /** Resolves when the relay has to be open again. */
   readonly act: () => Promise<unknown>;
-  /** How many milliseconds after the last good heartbeat a look-up may fail; default: a little less than 1.5 s. */
+  /**
+   * If a look-up fails later than this many milliseconds after the last successful heartbeat, the failure is correct.
+   * Default: a little less than 1.5 s.
+   */
   readonly patience?: number;
 }
 

@@ -32,7 +32,8 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     async () => (await metricValue(gateway, 'gateway_tls_files_usable')) === 0,
   );
 
-  // Some causes take days. For these, starts separate processes whose files are already that old.
+  // Some alerts fire only for files that are days old, or for certificates that expire soon. For these alerts, the test
+  // starts separate processes with such files.
   const ending = await makeCertificate({ notBefore: Date.now() - 88 * day, notAfter: Date.now() + 2 * day });
   const old = path.join(folder, 'old.txt');
   writeFileSync(old, '198.51.100.66\n');

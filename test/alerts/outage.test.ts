@@ -18,7 +18,8 @@ t.test('alerts on a Redis outage fire for it, and never in a quiet hour', option
     { ...changed, registry },
     async () => {
       await redis.kill();
-      // The gateway serves stale records for four seconds only, and the change waits for Redis for two of them.
+      // Both run at the same time, because the gateway serves stale records for only four seconds, and the change waits
+      // two seconds for Redis.
       await Promise.all([
         admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Another' }),
         until('the gateway serves stale records and counts alone', async () => {
@@ -35,7 +36,7 @@ t.test('alerts on a Redis outage fire for it, and never in a quiet hour', option
     () => undefined,
     async () => (await count('gateway_key_store_available')) === 0,
   );
-  // A registry that saw the loss knows every gateway. A registry that starts afterwards does not.
+  // A registry that ran while Redis lost its records still knows every gateway. A registry that starts later does not.
   const ended = once(registry.child, 'exit');
   registry.child.kill('SIGTERM');
   await ended;

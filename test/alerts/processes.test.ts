@@ -33,7 +33,8 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
     async () => (await isOverloaded()) || (await stall(gateway, 2500, 2), false),
   );
   await until('the gateway is no longer overloaded', async () => !(await isOverloaded()));
-  // Pauses many times: the metric is a percentile, and on a busy machine many ordinary delays precede its next scrape.
+  // Pauses the gateway many times. The metric is a percentile, so on a busy machine one pause would not show among many
+  // ordinary delays.
   await caused(['GatewaySlow'], changed, () => stall(gateway, 400, 12));
   await until('the gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   const [decisions, quick] = ['count', 'bucket{le="0.1"}'].map((end) => `gateway_decision_duration_seconds_${end}`);
@@ -119,8 +120,8 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   const revision = (state: string): Promise<number> => metricValue(registry, `registry_${state}_revision`);
   const isUnacknowledged = async (): Promise<boolean> =>
     (await revision('projected')) > (await revision('acknowledged'));
-  // The registry waits only seconds for a silent gateway. On a busy machine the test can miss that time, so it repeats
-  // the change.
+  // The registry waits only a few seconds for the acknowledgement of a silent gateway. On a busy machine, the test can
+  // read the metrics after this wait has ended. So it repeats the change.
   await caused(
     ['RegistryChangesUnacknowledged'],
     { registry },

@@ -41,8 +41,8 @@ interface Rules {
 }
 
 /**
- * Evaluates rules over all scenarios, in one run of promtool. A scenario that expects only certain alerts is evaluated
- * with their rules and metrics alone, because promtool would spend most of its time on the rules whose result no
+ * Evaluates rules over all scenarios, in one run of promtool. If a scenario expects only certain alerts, only the rules
+ * and metrics of these alerts are evaluated. Otherwise promtool would spend most of its time on rules whose result no
  * expectation names. No rule depends on another one.
  * @param rules a file of rules
  * @returns null if all expectations hold, otherwise the output of promtool

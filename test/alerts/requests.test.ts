@@ -91,7 +91,8 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
       count += 1;
       response.writeHead(503).end();
     };
-    // One after another, and until the upstream has received 8: a gateway at its limits refuses requests itself.
+    // Sends requests one after another until the upstream has received 8. At its limits, the gateway refuses some of
+    // them itself.
     while (count < 8) await ask(gateway, { key, path: '/payouts' });
     upstream.respond = respond;
   });

@@ -112,7 +112,7 @@ async function ordinary(
   await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Shop' });
 }
 
-/** Starts a deployment and records its metrics in a quiet minute. Each scenario begins with an hour of that minute. */
+/** Starts a deployment and records its metrics in a quiet minute. Each scenario begins by repeating it for an hour. */
 export async function openScenes(t: Test, test: keyof typeof covered) {
   const rig = await startRig(t);
   const deployment = await deploy(rig);

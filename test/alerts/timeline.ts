@@ -12,9 +12,15 @@ export interface Watched {
   /** The suffix of its Service name in the chart, e.g. `live-management`. */
   readonly service: string;
   readonly instance: string;
-  /** The metrics before and after a minute of ordinary traffic, which fills the quiet hour. Null: no process yet. */
+  /**
+   * The metrics before and after a minute of ordinary traffic. The quiet hour repeats this minute. Null: no process
+   * existed yet.
+   */
   readonly quiet: readonly [Scrape, Scrape] | null;
-  /** The metrics before and after the cause, whose effect repeats each minute. Null: no metrics at that time. */
+  /**
+   * The metrics before and after the cause of an alert. The effect of the cause repeats each minute. Null: no metrics
+   * exist at that time.
+   */
   readonly caused?: readonly [Scrape | null, Scrape | null];
 }
 

@@ -43,7 +43,7 @@ t.test('each file of a rotated log has its own run, and may be verified or delet
   t.same(whole.notes, []);
   t.equal(new Set(whole.chains.map(({ id }) => id)).size, 3);
 
-  // Without checkpoints each file is intact, and the notes name its predecessor and successor.
+  // Without checkpoints each file is intact, and the notes in the verdict name its predecessor and successor.
   const alone = verify([middle], { secrets: [] });
   t.same(kindsOf(alone), []);
   t.match(

@@ -5,8 +5,8 @@ import { writePage } from './compare/page.js';
 import { tables, type Results } from './compare/report.js';
 import { run } from './compare/run.js';
 
-// Compares the CPU time per request of this gateway with that of other gateways and proxies. Each runs in processes of
-// its own, and they are measured in turn.
+// Compares the CPU time per request of this gateway with that of other gateways and proxies. Each program runs in its
+// own processes. In each round, the programs are measured one after another.
 
 const options = readOptions(process.argv.slice(2));
 const { fromFile, jsonFile } = options;

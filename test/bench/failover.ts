@@ -108,7 +108,8 @@ try {
     return address[1] !== String(redis.port);
   }, begun);
   say(`the sentinel named another master after ${named} ms`);
-  // The next revocation starts only after this. Earlier, "in force" could refer to the former master alone.
+  // The next revocation starts only after the new master has new records. Earlier, "in force" could refer to the former
+  // master alone.
   const rebuilt = await until(async () => {
     const [master] = (await store.masters()).filter(({ port }) => port !== redis.port);
     const meta = (await master?.client.get('mg:meta')) ?? null;

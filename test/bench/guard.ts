@@ -7,7 +7,7 @@ import { ratiosOf } from './compare/statistics.js';
 // the ratio holds on any machine. A ratio above the committed limits ends the process with exit status 1.
 
 const file = 'test/bench/guard.json';
-/** Tolerance for random variation in limits written with `--update`. */
+/** Each limit written with `--update` is the measured ratio times this factor, to leave room for random variation. */
 const margin = 1.1;
 
 interface Limits {

@@ -43,7 +43,7 @@ async function openEach(first: number): Promise<void> {
   }
 }
 
-/** Resolves with the event or when the connection closes: a refused connection is counted, not an error. */
+/** Resolves when the event happens or the connection closes. A refused connection is counted, and causes no error. */
 function happened(socket: Socket, event: string): Promise<void> {
   return new Promise((resolve) => {
     socket.once(event, resolve).once('close', resolve);

@@ -133,7 +133,7 @@ try {
     }
   }
 
-  /** Manipulates a record in a random way: forged, copied, truncated, wrong Redis type, deleted or replayed. */
+  /** Randomly forges, truncates, deletes or replays a record, copies another over it, or changes its Redis type. */
   async function writeOther(number: number): Promise<void> {
     const [name, text] = [nameOf(number), current[number] ?? null];
     const another = current[random.pick(ofKind('good').filter((one) => one !== number))] ?? '';

@@ -56,8 +56,8 @@ try {
 }
 
 /**
- * Measures one gateway by turns: while it preloads, and while it has all records. Two processes would differ by more than
- * a preload costs.
+ * Measures one gateway by turns: while it preloads, and while it has all records. Two processes would differ by more
+ * than a preload costs.
  */
 async function measureBeside() {
   const deployment = await startBenchDeployment(t);

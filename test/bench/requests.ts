@@ -8,7 +8,7 @@ const connections = 8;
 
 interface Accepted {
   readonly times: readonly number[];
-  /** Requests with known keys and a status other than 200: the machine is then too busy for meaningful figures. */
+  /** Number of requests with known keys that did not get 200. Above 0, the machine is too busy for useful figures. */
   readonly refused: number;
 }
 

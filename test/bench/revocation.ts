@@ -5,9 +5,9 @@ import { startBenchDeployment } from './deployment.js';
 import { distributionOf, distributionText } from './distribution.js';
 import { Beside, Load } from './load.js';
 
-// Measures how long a revocation takes to return, and checks that it is in force then. Three gateway processes run
-// under load with the revoked key; options add requests of the same merchant and changes of another one, at fixed
-// rates.
+// Measures how long the registry takes to respond to a revocation. Checks that gateways accept no request that starts
+// after the response. Three gateway processes run under load with the revoked key. Options add requests of the same
+// merchant and changes of another one, at fixed rates.
 
 const options = optionsOf({
   ...{ revocations: '200', gateways: '3', connections: '8', seconds: '300' },

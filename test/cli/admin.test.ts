@@ -53,7 +53,7 @@ async function run(t: Test, ...args: string[]): Promise<Result> {
   return { status, stdout, stderr };
 }
 
-/** A listening registry with gateways that acknowledge; runs commands against it. */
+/** Starts a registry whose gateways acknowledge each change. `admin` of the result runs a command against it. */
 async function startRegistry(t: Test) {
   const fixture = await registryFixture(t, 'sqlite::memory:');
   const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });
@@ -701,7 +701,7 @@ t.test('Ctrl-C does not lose a new token or key', async (t) => {
   let creating: ChildProcess | null = null;
   const registry = await startServer(t, (request, response) => {
     creating?.kill('SIGINT');
-    // A terminal and npm both send the signal.
+    // Sends the signal twice, because a terminal and npm both send it to the command.
     if (creating !== null) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
     creating?.kill('SIGINT');
     creating = null; // another signal, a second later, would end the process at once

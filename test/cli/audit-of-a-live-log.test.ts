@@ -17,7 +17,7 @@ async function openWitnessedLog(t: Test) {
   const { app, database } = await registryFixture(t, 'sqlite::memory:', { witness: signer });
   const witness = new Witness({ database, clock: { now: Date.now }, signer });
   const instance = NoteSigner.inMemory('gw.example/a');
-  /** The runs that the registry knows. */
+  /** Ids of the runs (a run is the part of the log from one process) that have a checkpoint in the registry. */
   const runs = new Set<string>();
   const submit = async (submission: string) => {
     const verdict = await witness.take(JSON.stringify({ key: keyText(instance.key), everySeconds: 10, submission }));

@@ -15,7 +15,7 @@ async function cli(...args: string[]): Promise<Result> {
   return { status, stdout, stderr };
 }
 
-/** Runs an administration command against an empty registry. */
+/** Starts an empty registry. `admin` of the result runs an administration command against it. */
 async function emptyRegistry(t: Test) {
   const { app, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const url = await app.listen({ host: '127.0.0.1', port: 0 });

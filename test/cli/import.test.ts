@@ -27,7 +27,7 @@ interface Result {
   readonly stderr: string;
 }
 
-/** A listening registry; runs commands against it. */
+/** Starts a registry. `admin` of the result runs a command against it. */
 async function startRegistry(t: Test) {
   const fixture = await registryFixture(t, 'sqlite::memory:');
   const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });

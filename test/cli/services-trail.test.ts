@@ -84,7 +84,7 @@ async function fixture(t: Test) {
     const text = await (await fetch(`${services.url}/metrics`)).text();
     return Number(new RegExp(`^${name} (.+)$`, 'm').exec(text)?.[1]);
   };
-  /** Advances the clock from attempt to attempt until the condition holds. */
+  /** Advances the clock by 30 seconds, the longest pause between two attempts to send, until the condition holds. */
   const untilSo = async (isSo: () => boolean | Promise<boolean>): Promise<void> => {
     while (!(await isSo())) {
       time.advance(30_000);

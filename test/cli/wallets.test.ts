@@ -30,7 +30,10 @@ delete process.env.MERCHANT_GATEWAY_SERVICES_TOKEN;
 const time = new ManualTime();
 const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
 
-/** Services with an operators' API, and a registry; runs `wallets` commands against them. */
+/**
+ * Starts services with an operators' API, and a registry. `wallets` of the result runs a `wallets` command against
+ * them.
+ */
 async function startBoth(t: Test) {
   const operators = { host: '127.0.0.1', port: 0, token: operatorsToken, tls: null };
   const at = { host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', operators };

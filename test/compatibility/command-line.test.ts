@@ -54,8 +54,8 @@ function commandLine(t: Test, start: Start, root: string): Run {
 }
 
 /**
- * Runs the administration commands that both releases have. Three kinds run as processes, which would show a warning of
- * Node or a handle that stays open: one that creates, one that shows a secret, and one that lists.
+ * Runs the administration commands that both releases have. One that creates, one that shows a secret and one that
+ * lists run as processes. Such a process would show a warning of Node or a handle that stays open.
  */
 async function administer(t: Test, root: string, keyIdOption: string): Promise<void> {
   const runProcess = commandLine(t, asProcess, root);

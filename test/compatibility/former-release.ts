@@ -77,9 +77,9 @@ async function lockedPackages(folder: string): Promise<LockedPackages> {
 }
 
 /**
- * Whether this release has every package that the former one runs with, in the same version at the same path. No other
- * package may be in the `node_modules` folder of such a package, because that one would load it. Packages for
- * development may differ.
+ * Whether this release has every package that the former release runs with, in the same version at the same path. The
+ * `node_modules` folder of such a package must have no additional package, because the former release would load the
+ * additional one. Packages for development may differ.
  */
 function hasPackagesOf(former: LockedPackages, own: LockedPackages): boolean {
   const needed = new Map([...former].filter(([, { dev }]) => dev !== true));

@@ -31,7 +31,7 @@ const current = '.';
 class Upgrade {
   readonly #t: Test;
   readonly #deployment: MixedDeployment;
-  /** The gateways behind the front proxy. */
+  /** The running gateways, to which requests are sent in turn. */
   readonly #gateways: RunningGateway[] = [];
   readonly #problems: string[] = [];
   #valid: CreatedKey | null = null;
@@ -152,8 +152,8 @@ class Upgrade {
       const [key, expected] = kinds[(turn >> 1) % kinds.length] ?? kinds[0];
       let verdict = await gateway?.ask(key);
       this.#requests += 1;
-      // After a registry has taken over, a gateway queries it for unknown records. A registry that a busy machine stalls
-      // for a second does not reply in time, and 503 is right. A client repeats the request.
+      // After a registry has taken over, a gateway queries it for unknown records. A busy machine can stall the
+      // registry for a second, so that its reply is late. Then 503 is right, and a client repeats the request.
       if (verdict === undecided) {
         this.#repeated += 1;
         verdict = await gateway?.ask(key);

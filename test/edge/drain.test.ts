@@ -106,7 +106,8 @@ t.test('a client that connects as the drain closes connections has one second fo
   await drained;
 });
 
-// After a stall, Node runs due timers before it reads sockets. `turn` precedes each stall, so that the timers come next.
+// After a stall, Node runs due timers before it reads sockets. `turn` precedes each stall, so that the timers run right
+// after the stall.
 t.test('a first request that arrives while the process stalls gets its response', async (t) => {
   const { gateway, drain, closeNow } = await startDraining(t);
   const drained = drain();
@@ -174,7 +175,7 @@ for (const [when, stalls] of [
     upstream.respond = respond;
     finish();
     await ends('made');
-    await wait(20); // by then, the gateway has recorded the end of its response
+    await wait(20); // gives the gateway time to record the end of its response
     await turn();
     const last = exchangeBytes(kept, request);
     if (stalls) stallProcess(1_500);

@@ -50,7 +50,8 @@ t.test('after a response that precedes the body, the connection serves its next 
   }
 });
 
-// Regression: the response promised keep-alive, and the connection stayed open for half a minute.
+// Regression: the gateway's response promised keep-alive to a client that had half-closed its connection. The
+// connection then stayed open for half a minute.
 t.test('a connection that its client half-closes within a body is closed after the response', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
@@ -65,15 +66,15 @@ t.test('a connection that its client half-closes within a body is closed after t
   }
 });
 
-/** Posts a body that arrives in several pieces; the service closes the connection after its response. */
+/** Posts a body that arrives in several pieces; resolves with all received bytes once the connection ends. */
 function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]): Promise<string> {
   const bytes = post(300_000).replace('Host:', 'Connection: close\r\nHost:');
   const socket = protocol === 'HTTP' ? connect(gateway.http, null) : connect(gateway.https, gateway.ca);
   return exchangeBytes(socket, bytes);
 }
 
-// Regression: the next write of the body failed. The gateway then closed the connection without reading the response,
-// and sent 502.
+// Regression: after the service had closed the connection, the gateway could not write the rest of the body. It then
+// ignored the response of the service and sent 502 to the client.
 t.test('the response of a service that closes without reading the body is forwarded', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket

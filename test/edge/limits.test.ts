@@ -44,7 +44,7 @@ t.test(
       const code = status === 414 ? 'target_too_long' : 'headers_too_large';
       t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], name);
       t.equal(gateway.lines.length, 1, name);
-      // A TLS record has at most 16 KiB.
+      // Over TLS the bytes arrive in other parts, because a TLS record has at most 16 KiB.
       const overTls = parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
       t.match({ status: overTls.status, body: overTls.body }, { status, body }, `${name}, over TLS`);
     }

@@ -355,7 +355,7 @@ t.test('interim (1xx) responses are skipped, and the final response is forwarded
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n';
   const [head, body] = ['HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'];
   const cuts: readonly string[][] = [
-    [interim + head, body], // an interim response within a body is body
+    [interim + head, body], // bytes of a body that look like an interim response
     [`${interim.repeat(9)}${interim.slice(0, 5)}`, interim.slice(5, 11), interim.slice(11) + head, body],
     [...Array.from(interim), head, body],
     [interim.slice(0, 23), interim.slice(23, 25), interim.slice(25) + head.slice(0, 9), head.slice(9), body],

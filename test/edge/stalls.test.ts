@@ -33,7 +33,7 @@ async function open(t: Teardown, config: Config): Promise<Socket> {
  * stall, Node runs due timers before it reads the bytes.
  */
 async function receivedAfterStall(socket: Socket, bytes: string): Promise<string> {
-  await wait(20); // by then, the gateway has read what was written before
+  await wait(20); // gives the gateway time to read what was written before
   await turn(); // so that the timers run right after the stall
   const received = exchangeBytes(socket, bytes);
   stallProcess(3_500); // Node 24 adds a second to the timeout of a kept connection

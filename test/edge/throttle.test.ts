@@ -156,7 +156,7 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
   }
   const aggregateOf = (line: Record<string, unknown>) =>
     (line.gateway as { aggregate?: { count: number; codes: Readonly<Record<string, number>> } }).aggregate;
-  // A shared line can be written at any time.
+  // Leaves out the lines that several requests share, because the gateway can write these at any time.
   const ownLines = gateway.lines.filter((line) => aggregateOf(line) === undefined);
   t.match(ownLines.at(-1), {
     ...{ event: { code: 'throttled', reason: reasons.throttled }, http: { response: { status_code: 429 } } },

@@ -436,7 +436,7 @@ t.test('backpressure: a client that pauses stops a large response, then gets all
   t.equal(received, size);
 });
 
-/** A service that leaves clients without a TLS handshake. Once `goOn` is set, it completes those of new connections. */
+/** A service that completes no TLS handshake. Once `goOn` is set, it completes the handshakes of new connections. */
 async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
   const { cert, key } = await createSelfSigned(new Date());
   const server = tls.createServer({ cert, key }, respondingWith()).on('tlsClientError', () => undefined);

@@ -25,8 +25,8 @@ class TestRegistry {
   /** Called after a batch was added; throws to lose the reply. */
   afterAdding: () => void = () => undefined;
   /**
-   * Resolves when all earlier messages are handled. They are handled one after the other, as in the inbox, because
-   * reading a message takes asynchronous steps.
+   * Resolves when all earlier messages are handled. Like a real registry, this one handles them one after the other,
+   * because reading a message takes asynchronous steps.
    */
   #turn: Promise<unknown> = Promise.resolve();
 

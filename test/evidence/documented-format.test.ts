@@ -142,7 +142,7 @@ t.test('the documented grammar of names and runs matches the code', (t) => {
 t.test("the documented statuses and findings of the registry's replies match the code", async (t) => {
   const { database, now, take } = await openWitness(t);
   let names = 0;
-  /** A run of a new instance, whose start the registry has received. */
+  /** A run (the log of one process) of a new gateway. The registry has received the checkpoint of its start. */
   const begun = async () => {
     const run = new WitnessedRun(NoteSigner.inMemory(`gw.example/${(names += 1)}`)).write(1);
     const start = run.submit('start', now);

@@ -3,7 +3,7 @@ import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
 import { runKeyName } from '../../src/evidence/checkpoint.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 
-/** The run of the documented example. */
+/** The id of the run (the log of one process) in the documented example. */
 export const sampleRun = '01M7WJMG35EDK4R664YCSW956W';
 export const sampleName = 'gw.example/a';
 

@@ -209,7 +209,7 @@ export function testFront(kind: FrontKind): void {
     matches(t, await send(connectClient(t, front), {}), 'GET');
   });
 
-  // HAProxy sends no request to this gateway, because its health check queries /readyz.
+  // HAProxy's health check queries /readyz, so HAProxy sends no request to a gateway that is not ready.
   if (kind.name !== 'haproxy') {
     test('the 503 of a gateway that is not ready passes unchanged', async (t) => {
       const accessLog = { write: () => 0, problem: () => 'no room', lost: () => 0, foreignBytes: () => 0 };

@@ -43,7 +43,10 @@ export interface FrontKind {
    * remove.
    */
   readonly ownHeaders: Readonly<Record<string, string | RegExp>>;
-  /** Whether a malformed request gets the JSON envelope. HAProxy and Go send fixed responses to malformed requests. */
+  /**
+   * Whether a malformed request gets the JSON envelope. HAProxy, and Go's HTTP server in Caddy, send fixed responses
+   * instead.
+   */
   readonly envelopesMalformed: boolean;
   start(text: string, places: Places): Started;
 }

@@ -31,7 +31,7 @@ async function withoutOneLine(gateways: readonly GatewayUnderTest[], ids: Readon
   }
 }
 
-/** Clients of two gateways, one of them behind a load balancer. */
+/** A test in which clients leave two gateways. One of the gateways is behind a load balancer. */
 interface Departures {
   readonly limits: DeepPartial<Config['limits']>;
   readonly batches: number;

@@ -12,7 +12,7 @@ import type { Random } from './random.js';
 const methods = ['GET', 'POST', 'PUT', 'DELETE'];
 const protocols = ['HTTP', 'HTTP over TLS'] as const;
 const endings = ['end', 'destroy', 'reset'] as const;
-/** PROXY protocol headers of a balancer: a client address in versions 1 and 2, and LOCAL. */
+/** PROXY protocol headers of a balancer: versions 1 and 2, with a client address and without one (UNKNOWN, LOCAL). */
 const proxyHeaders = [
   Buffer.from('PROXY TCP4 203.0.113.9 10.0.0.1 12345 443\r\n'),
   Buffer.from('PROXY UNKNOWN\r\n'),

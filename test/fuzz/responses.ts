@@ -38,7 +38,10 @@ export function parseResponses(received: string): ParsedResponse[] {
   return responses;
 }
 
-/** A response to HEAD has a length but no body; the next response or the end follows directly. */
+/**
+ * Returns the length of the body at the start of `rest`. It is 0 for a response to HEAD, which has a content-length but
+ * no body: the next response or the end follows directly.
+ */
 function bodyLength(headers: ReadonlyMap<string, string>, rest: string): number {
   const length = Number(headers.get('content-length') ?? 0);
   return rest === '' || rest.startsWith('HTTP/1.1 ') ? 0 : length;

@@ -190,7 +190,8 @@ t.test('with everything wrong at once, the rows decide in order as each fault is
     const remaining = faultsIn(environment).filter((fault) => fault.facts?.keyFormat !== 'absent');
     const decisions: (DenialCode | null)[] = [];
     while (remaining.length > 0) {
-      // Several faults set the key format. `Object.assign` keeps the last value, so the fault of the first row is last.
+      // Several faults set the key format, and `Object.assign` keeps the last value. So the list is reversed: the fault
+      // of the table's first row must be kept.
       const decision = decide(...broken(environment, remaining.toReversed()));
       decisions.push(decision);
       const left = remaining.filter((fault) => fault.code !== decision);

@@ -32,7 +32,7 @@ export function acceptedFacts(environment: Environment): RequestFacts {
   } satisfies RequestFacts);
 }
 
-/** The credential that this request needs: every allowlist is configured, and the expiry is an instant away. */
+/** A credential that only just accepts `acceptedFacts`: it has all allowlists, and the key expires in 1 ms. */
 export function acceptingCredential(environment: Environment): Credential {
   return Object.freeze({
     keyId: 'key-1',

@@ -180,7 +180,7 @@ t.test('every spelling of an address is read as the same address', (t) => {
   t.end();
 });
 
-/** `::1.2.3.4` in the form of RFC 5952, which is the IPv6 address `::102:304`. */
+/** An IPv6 address such as `::1.2.3.4` in the form of RFC 5952, here `::102:304`. */
 function hexadecimalForm(text: string): string {
   const value = Number(`0b${ipv6Bits(text)}`);
   const [high, low] = [Math.floor(value / 65536), value % 65536];

@@ -14,8 +14,8 @@ t.test('meaning and remedy are sentences without markup, and name who has to act
       t.match(text, /^[A-Z][^`*<>|[\]]{10,160}\.$/, code);
       for (const sentence of text.split(/(?<=\.) /)) t.ok(sentence.split(' ').length <= 25, sentence);
     }
-    // `Operators: ` begins a part of a remedy that also concerns merchants. A remedy for merchants alone does not need
-    // `Merchants: `.
+    // A remedy has a part `Operators: ` only if it also concerns merchants. If it concerns merchants alone, it does not
+    // need `Merchants: `.
     if (remedy.includes('Operators: ')) t.equal(concerns, 'both', code);
     if (remedy.includes('Merchants: ')) t.not(concerns, 'merchant', code);
   }

@@ -77,7 +77,7 @@ t.test('a client that is still sending a rejected request can read the response'
   const closed = new Promise((resolve) => socket.once('close', resolve));
   let received = '';
   socket.setEncoding('latin1').on('data', (chunk: string) => {
-    // More than the kernel takes at once, so that the end of the writing depends on the server.
+    // More than the kernel can buffer, so that the write completes only if the server reads.
     if (received === '') socket.write('x'.repeat(16_000_000));
     received += chunk;
   });

@@ -90,8 +90,8 @@ const charactersOf = (item: string): string[] =>
   );
 
 // A search backtracks in a repetition only if the next item of the expression matches a character that the repetition
-// also matches. If no next item does, each gap between the letters and digits of a key matches in at most one way. Then
-// the number of steps from each beginning is limited by these few gaps.
+// also matches. This test checks that no next item does. So each gap between two letters or digits of a key matches in
+// at most one way, and the few gaps limit the number of steps from each beginning.
 t.test('a search takes linear time: nothing that follows a repetition is part of it', (t) => {
   const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
   const flat = anyForm.source.replaceAll(byteGap, '[^1-9A-WYZa-wyz]*').replaceAll(/\(\?=.*?\*(.*?)\)/g, '');

@@ -22,7 +22,7 @@ export interface Place {
 
 const session = new Session();
 session.connect();
-// Before the gateway's first module: coverage of functions compiled earlier would be incomplete.
+// Starts before the gateway's first module, because coverage of functions compiled earlier would be incomplete.
 post('Profiler.enable');
 post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
 const way: number[] = [];

@@ -59,8 +59,8 @@ export const ways: Readonly<Record<string, Way>> = {
 
 const probe = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
 /**
- * Without V8's two optimising compilers, TurboFan and (on Node 24) Maglev: V8 counts no calls of optimised functions, and
- * when it optimises one depends on the machine's load.
+ * Disables V8's two optimising compilers, TurboFan and (on Node 24) Maglev. V8 counts no calls of optimised functions,
+ * and the load of the machine determines when V8 optimises a function.
  */
 const probed = { nodeArguments: ['--no-opt', '--no-maglev', '--import', probe], hasChannel: true };
 

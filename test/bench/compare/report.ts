@@ -77,7 +77,7 @@ function scenarioTable(measured: readonly Measured[]): string {
   return table([...heads, ...latencyHeads], rows);
 }
 
-/** Memory in the first and the last round, which shows growth, and the maximum. */
+/** The memory in the first and in the last round, so that growth is visible. Also the maximum of all rounds. */
 function memoryText(rounds: readonly Round[]): string {
   const megabytes = rounds.map(({ residentMegabytes }) => residentMegabytes);
   return `${formatNumber(megabytes[0] ?? NaN)} … ${formatNumber(megabytes.at(-1) ?? NaN)}, at most ${formatNumber(spreadOf(megabytes).max)}`;

@@ -52,9 +52,9 @@ export function badFormat(): () => string {
 }
 
 /**
- * Requests with a few unknown keys, from so many addresses that no address is throttled. But all addresses together are
- * throttled: then a generated key with a wrong checksum gets 429 once its cached result has expired. So these keys are
- * shorter, like imported ones, which have no checksum.
+ * Requests with a few unknown keys, from so many addresses that no single address is throttled. But the gateway then
+ * throttles all addresses together, and responds with 429 to a key with a wrong checksum once its cached result has
+ * expired. So these keys are shorter than generated keys: like imported keys, they have no checksum.
  */
 export function unknownKey(): () => string {
   const key = (number: number): string => `svc_live_${number.toString(36).padStart(40, 'z')}`;

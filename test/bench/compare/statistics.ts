@@ -19,8 +19,8 @@ export function spreadOf(numbers: readonly number[]): Spread {
 }
 
 /**
- * The spread of the ratios of one subject to another. Each ratio is of the same round, because a temporary disturbance
- * of the machine affects both subjects.
+ * The spread of the ratios of one subject to another. Each ratio compares figures of the same round, because a
+ * temporary disturbance of the machine affects both subjects in that round.
  */
 export function ratiosOf(ones: readonly number[], others: readonly number[]): Spread {
   return spreadOf(ones.map((one, round) => one / (others[round] ?? NaN)));

@@ -17,8 +17,8 @@ export function usageOf(pid: number): Usage {
 }
 
 /**
- * CPU time of all threads in microseconds. Uses `stat` only if `schedstat` has no times, because utime and stime have
- * a resolution of only ten milliseconds.
+ * CPU time of all threads in microseconds. Uses `stat` only if `schedstat` has no times, because the times in `stat`
+ * have a resolution of only ten milliseconds.
  */
 function cpuOf(pid: number): number {
   const tasks = readdirSync(`/proc/${pid}/task`);

@@ -1,4 +1,4 @@
-/** No response head in these benchmarks is longer. */
+/** Maximum length of a response head, in bytes. No response in these benchmarks has a longer head. */
 const mostHeadBytes = 4096;
 const lastChunk = '0\r\n\r\n';
 

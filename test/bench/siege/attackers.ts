@@ -51,8 +51,8 @@ class Attackers {
   }
 
   /**
-   * Keeps the wanted number of connections open: replaces those that the gateway closes. Calls `onFull` once they are
-   * open, or after enough attempts.
+   * Keeps the wanted number of connections open: replaces those that the gateway closes. Calls `onFull` once all are
+   * open, or after 1.5 times as many attempts.
    */
   async keepOpen(onFull: () => void): Promise<void> {
     const { idle, bodies, opensPerSecond } = this.#attack;

@@ -52,7 +52,10 @@ export function gateway({ name, title, log, program = product, keys, changes = f
   };
 }
 
-/** Writes a configuration: the defaults, except addresses, files and the trusted proxy, whose role the load plays. */
+/**
+ * Writes a configuration. It has the defaults, except for addresses, files and the trusted proxy. The load generator
+ * acts as that proxy.
+ */
 async function writeConfig(place: Place, directory: string, redisUrl: string) {
   const file = (name: string): string => path.join(directory, name);
   const logFile = file('access.log');

@@ -33,7 +33,7 @@ export class Draws {
     return this.#random.pick(choices);
   }
 
-  /** A choice by weight. */
+  /** Draws one of the choices. A choice with twice the weight is drawn twice as often. */
   weighted<Choice>(choices: readonly (readonly [choice: Choice, weight: number])[]): Choice {
     let rest = this.share() * choices.reduce((sum, [, weight]) => sum + weight, 0);
     for (const [choice, weight] of choices) {

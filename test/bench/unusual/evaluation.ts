@@ -86,7 +86,10 @@ interface Planned {
   readonly at: number;
 }
 
-/** Chooses keys and times for the misuse. The keys have been in use for a week; for `woken key` they were given up. */
+/**
+ * Chooses times for the misuse, and keys that have been in use for at least a week. For the class `woken key`, it
+ * chooses keys that their merchants no longer use.
+ */
 function planned(
   draws: Draws,
   subjects: readonly Subject[],
@@ -170,7 +173,10 @@ class KeyRun {
     this.requests += accepted;
   }
 
-  /** Sends the requests of an hour as one batch of each gateway, in any order. Sometimes a gateway sends hours later. */
+  /**
+   * Sends the requests of an hour in one batch from each gateway. The batches arrive in any order, and sometimes a
+   * gateway sends its batch hours later.
+   */
   #byGateway(hour: number, requests: readonly Requests[]): void {
     const draws = this.#draws;
     const first = draws.below(gateways);

@@ -8,7 +8,7 @@ export const misuseClasses = ['new country', 'woken key', 'surge', 'spread'] as 
 /** A class of planted misuse. */
 export type MisuseClass = (typeof misuseClasses)[number];
 
-/** What the plan of a misuse needs to know about how the merchant uses the key. */
+/** How the merchant uses the key: the most accepted requests in an hour, and the last hour with accepted requests. */
 export interface OwnUse {
   readonly busiestHour: number;
   readonly last: number;

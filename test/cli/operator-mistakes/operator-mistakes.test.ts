@@ -43,7 +43,7 @@ const directory = t.testdir({
 });
 const at = (name: string): string => path.join(directory, name);
 
-/** The time of a command that loads all commands. */
+/** Returns how many milliseconds `--help` takes, which loads all commands. */
 function timeOfHelp(): number {
   const begun = performance.now();
   spawnSync(...productCommand(['--help']));
@@ -219,7 +219,7 @@ async function startAll(t: Test, rows: readonly WrongStart[], first: number): Pr
   const before = openResources();
   for (const [row, number] of numbered.filter(([row]) => !needsProcess(row))) {
     checkStart(t, row, await inTime((attempt) => startHere(row, number + 10_000 * attempt)));
-    // An open resource would keep a process of its own alive.
+    // If the part ran as a process, an open resource would keep that process alive.
     const end = performance.now() + longestMilliseconds;
     while (openResources() > before && performance.now() < end) await wait(1);
     t.ok(openResources() <= before, `${row.what}: everything is closed`);
