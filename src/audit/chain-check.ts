@@ -195,7 +195,7 @@ export class ChainCheck {
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {
       this.#jump.finding.kind = 'edited';
-      this.#jump.finding.message = `line ${sequence - 1} of the chain was changed: its number is wrong`;
+      this.#jump.finding.message = `a line of the chain was changed: its number should be ${sequence - 1}`;
     }
     // Removes the gap that the changed number caused. Lines that came late may have split this gap into several. If the
     // list was full, the gap was not stored.

@@ -87,8 +87,8 @@ export class SignedRun {
   }
 
   /**
-   * Considers only the checkpoints that cover no line after this line. Returns the largest number of lines that one of
-   * them covers; 0 without such a checkpoint.
+   * Each checkpoint covers the first lines of the run. Returns the largest number of covered lines that is at most
+   * `sequence`; 0 without such a checkpoint.
    */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);

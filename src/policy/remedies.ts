@@ -197,7 +197,7 @@ const ofErrors = {
   overloaded: {
     meaning: 'The gateway is overloaded, or the memory for incomplete request bodies is full.',
     remedy:
-      'Wait as long as retry-after says, and send bodies without pauses. Operators: add gateways or CPU. If event.reason names request bodies, contact the merchant.',
+      'Wait as long as retry-after says. Send bodies without pauses. Operators: if event.reason mentions request bodies, inform the merchant; otherwise add gateways.',
     concerns: 'both',
   },
   upstream_busy: {

@@ -56,7 +56,7 @@ export function mmdb({ type, ipVersion = 6, entries }: MmdbSource): Buffer {
   return Buffer.concat([tree, Buffer.alloc(16), ...data, marker, metadata]);
 }
 
-/** The path through the tree: an IPv4 network has its 32 bits at the root, or after 96 zero bits in an IPv6 tree. */
+/** The path from the root of the tree to a network. In an IPv6 tree, the path of an IPv4 network begins with 96 zeros. */
 function bitsOf(cidr: string, ipVersion: 4 | 6): string {
   const [text = '', prefix] = cidr.split('/');
   const address = parseIpAddress(text);

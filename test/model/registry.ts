@@ -517,7 +517,8 @@ export class RegistrySteps {
     const hasAcknowledged = this.#hasAcknowledged(now, g, revision, now.sql.generation);
     if (acknowledgement.state === 1 && !hasAcknowledged) return false;
     if (!mechanisms.roster) return true;
-    if (mechanisms.noticeProvesLife && watch.noticed === 1) return false; // the registry reads the gateway's state first
+    // The registry must process this notice before it decides: the notice makes it read the gateway's state again.
+    if (mechanisms.noticeProvesLife && watch.noticed === 1) return false;
     for (let session = 0; session < this.#rules.sessions; session++) {
       const isInRoster = (pick(now.sql.rows, g).sessions & (1 << session)) !== 0;
       if (!isInRoster || (hasAcknowledged && acknowledgement.session === session)) continue;

@@ -91,7 +91,7 @@ const charactersOf = (item: string): string[] =>
 
 // A search backtracks in a repetition only if the next item of the expression matches a character that the repetition
 // also matches. This test checks that no next item does. So each gap between two letters or digits of a key matches in
-// at most one way, and the few gaps limit the number of steps from each beginning.
+// at most one way. A key has few gaps, so the search takes a limited number of steps from each position of a text.
 t.test('a search takes linear time: nothing that follows a repetition is part of it', (t) => {
   const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
   const flat = anyForm.source.replaceAll(byteGap, '[^1-9A-WYZa-wyz]*').replaceAll(/\(\?=.*?\*(.*?)\)/g, '');

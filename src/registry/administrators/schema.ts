@@ -101,7 +101,7 @@ export const tokenSchema = Type.Object({
   id: Type.String(),
   administratorId: Type.String(),
   name: Type.String(),
-  kind: Type.String({ description: 'token, or session for a token that a sign-in created' }),
+  kind: Type.String({ description: '`session` if a sign-in created the token, otherwise `token`' }),
   roles: Type.Union([Type.Null(), Type.Array(Type.String())], {
     description: 'null: all roles that the administrator has',
   }),
