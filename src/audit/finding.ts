@@ -18,7 +18,7 @@ export function counted(count: number, what: string): string {
 type FindingKind =
   /** The content or the number of a line does not match its hash or a signed checkpoint. */
   | 'edited'
-  /** Lines before this line are missing, or a signed run (the log of one gateway process) has no lines left. */
+  /** Lines before this line are missing, or a signed run (the lines of one process in one file) has no lines left. */
   | 'missing'
   /** This line comes after lines that the gateway wrote later. */
   | 'reordered'

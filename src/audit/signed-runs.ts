@@ -173,7 +173,7 @@ export class SignedRuns {
     }
   }
 
-  /** Whether a checkpoint of this run (the lines of one gateway process) was given. */
+  /** Whether a checkpoint of this run (the lines of one process in one file) was given. */
   has(run: string): boolean {
     return this.#runs.has(run);
   }

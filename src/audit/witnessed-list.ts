@@ -119,7 +119,7 @@ export class WitnessedList {
 interface WitnessedClaim {
   /** A signed head of the registry's list. */
   readonly head?: string | undefined;
-  /** A checkpoint with a receipt: its run (the lines of one gateway process) and the number of covered lines. */
+  /** A checkpoint with a receipt: its run (the lines of one process in one file) and the number of covered lines. */
   readonly receipt?: { readonly run: string; readonly size: number };
 }
 

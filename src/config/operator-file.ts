@@ -8,6 +8,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file',
   ENOTDIR: 'a part of its path is not a directory',
   EACCES: 'permission denied',
+  EEXIST: 'it exists already; give another name',
   EISDIR: 'it is a directory',
   ENOSPC: 'no space is left on the device',
   EROFS: 'the file system is read-only',
@@ -65,10 +66,9 @@ export function fileProblemOf(error: unknown): string {
   return reasons[code] ?? (code || 'unknown reason');
 }
 
-/** Describes why a new file cannot be created, or a file cannot be replaced by a new one. */
+/** Describes why a file cannot be created, or cannot be replaced by a new one. */
 export function creationProblemOf(error: unknown): string {
-  const code = (error as NodeJS.ErrnoException).code ?? '';
-  if (code === 'EEXIST') return 'it exists already; give another name';
+  const { code } = error as NodeJS.ErrnoException;
   return code === 'ENOENT' ? 'the directory does not exist' : fileProblemOf(error);
 }
 

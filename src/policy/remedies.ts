@@ -64,7 +64,7 @@ const ofDenials = {
   merchant_not_live: {
     meaning: 'The merchant is not allowed to call production, because go-live is not enabled.',
     remedy:
-      'Call the sandbox until go-live is complete. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
+      'Complete go-live; until then, call the sandbox. Operators: "merchant-gateway merchants set ID --go-live" enables it.',
     concerns: 'both',
   },
   ip_not_allowed: {
@@ -197,7 +197,7 @@ const ofErrors = {
   overloaded: {
     meaning: 'The gateway is overloaded, or the memory for incomplete request bodies is full.',
     remedy:
-      'Wait as long as retry-after says. Send bodies without pauses. Operators: if event.reason mentions request bodies, inform the merchant; otherwise add gateways.',
+      'Wait as long as retry-after says. Send bodies without pauses. Operators: if event.reason mentions bodies, inform the merchant; otherwise add gateways or CPU.',
     concerns: 'both',
   },
   upstream_busy: {

@@ -15,7 +15,7 @@ interface WalletRow extends OwnedRow {
   id: string;
   currency: string;
   balance: number;
-  /** 1 if payouts without a wallet id use this wallet, otherwise 0. SQLite has no booleans. */
+  /** 1 if payouts in this currency without a wallet id use this wallet, otherwise 0. SQLite has no booleans. */
   is_default: number;
   /** Name of the operator who created the wallet. Null if an old release, which had no ledger, created the wallet. */
   created_by: string | null;

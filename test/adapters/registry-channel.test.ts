@@ -10,7 +10,7 @@ const secret = Buffer.alloc(32, 7);
 const stream = 'mg:messages';
 
 /** Both ends of a channel over one Redis. The registry serves from the first `serve` call on. */
-async function openChannel(t: Test, seals = new Seals([secret]), failingMilliseconds = 60_000) {
+async function openChannel(t: Test, failingMilliseconds = 60_000, seals = new Seals([secret])) {
   const redis = await startRedis(t);
   const address = plainRedis(redis.url);
   const channel = new RedisChannel(address, 'mg:', seals);
@@ -18,12 +18,14 @@ async function openChannel(t: Test, seals = new Seals([secret]), failingMillisec
   const events = {
     onRefused: (why: string) => void refused.push(why),
     onFailure: (error: unknown) => void failures.push(error),
+    onLongReply: (kind: string) => void refused.push(`long reply: ${kind}`),
   };
-  const inbox = new RedisInbox(address, 'mg:', new Seals([secret]), events, undefined, failingMilliseconds);
+  const inbox = new RedisInbox(address, 'mg:', seals, events, undefined, failingMilliseconds);
   t.teardown(() => Promise.all([channel.close(), inbox.close()]));
   const connected = async () => String(await redis.client.client('LIST')).match(/ cmd=(?!NULL)/g)?.length ?? 0;
   while ((await connected()) < 3) await wait(20);
-  // Gives the clients time to read their first replies. A pause of the whole process counts as only one turn.
+  // Gives the clients time to read their first replies. Ten short waits, because a pause of the whole process can use
+  // up one wait.
   for (let turn = 0; turn < 10; turn += 1) await wait(10);
   return { channel, failures, inbox, redis, refused };
 }
@@ -83,7 +85,7 @@ t.test(
   'a message that keeps failing while others succeed does not stop the watch for silence',
   { skip: withoutRedis },
   async (t) => {
-    const { channel, failures, inbox, redis, refused } = await openChannel(t, undefined, 300);
+    const { channel, failures, inbox, redis, refused } = await openChannel(t, 300);
     inbox.serve({
       echo: (body) => (body === 'poison' ? Promise.reject(new Error('a defect')) : Promise.resolve(`${body}!`)),
     });
@@ -133,11 +135,19 @@ t.test('a value in Redis larger than a message is not read', { skip: withoutRedi
   t.ok((await sent()) - before < 1_000_000, 'nor by the registry');
 });
 
+t.test('without a secret, an unreadable message is malformed', { skip: withoutRedis }, async (t) => {
+  const { inbox, redis, refused } = await openChannel(t, undefined, new Seals([]));
+  inbox.serve({ echo: (body) => Promise.resolve(body) });
+  await redis.client.xadd(stream, '*', 'message', '{');
+  await until(() => Promise.resolve(refused.length > 0), 'it is discarded');
+  t.same(refused, ['the message is malformed']);
+});
+
 t.test('a reply that is too long to be sent is reported', { skip: withoutRedis }, async (t) => {
   const { channel, inbox, redis, refused } = await openChannel(t);
   inbox.serve({ echo: () => Promise.resolve('x'.repeat(65_537)) });
   await t.rejects(channel.send({ kind: 'echo', body: 'a' }), /the registry does not reply/);
-  t.same(refused, ['the reply to the message has more than 65536 characters, so it cannot be sent']);
+  t.same(refused, ['long reply: echo']);
   t.equal(await redis.client.xlen(stream), 0, 'the message is not handled again');
 });
 

@@ -20,7 +20,7 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   const add = (text: string): void => void (output += text);
   const io: CommandIo = { out: add, err: add };
   const make = {
-    // The person signs in during the first pause.
+    // The command pauses before it asks the registry for the session. In the pause, the person approves the sign-in.
     login: () =>
       loginCommand(io, env, async (milliseconds) => {
         const code = /enter the code ([^.\s]+)\./.exec(output)?.[1] ?? '';
@@ -72,8 +72,7 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('whoami', '--config', off), /^name: ada@/, 'a refused token is not sent');
   t.notMatch(await run('whoami', '--config', on), 'ada@');
 
-  // According to the file, the session ends in a minute and was not received just now. So the next command refreshes
-  // it.
+  // The next command refreshes a session that ends within five minutes, if it was received at least ten seconds ago.
   const [expiresAt, receivedAt] = [60_000, -10_000].map((span) => new Date(Date.now() + span).toISOString());
   const soon = { ...stored, expiresAt, receivedAt };
   writeFileSync(file, JSON.stringify(soon));
@@ -81,6 +80,12 @@ t.test('a person signs in, works with the stored session, and signs out', async 
   t.match(await run('merchants', 'list'), /Run "merchant-gateway login"\./, 'without a role the refresh is refused');
   groups.set('ada', ['ops']);
   t.match(await run('login'), /Signed in as ada/);
+
+  writeFileSync(`${directory}/no-directory`, '');
+  t.match(
+    await run('login', '--token-file', `${directory}/no-directory/token`),
+    /cannot be written: .*\/no-directory is not a directory\./,
+  );
 
   chmodSync(file, 0o640);
   t.match(

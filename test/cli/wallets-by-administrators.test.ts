@@ -27,7 +27,10 @@ let files = 0;
 const time = new ManualTime();
 const key = await newServicesTokenKey();
 
-/** Services that know the key of a registry, and that registry. */
+/**
+ * Starts a registry that signs tokens for the services with `key` (null: it signs none), and services that trust the
+ * key `knows`. By default, both are the same key.
+ */
 async function startBoth(t: Test, further: { key?: typeof key | null; knows?: typeof key } = {}) {
   const { key: servicesTokenKey = key, knows = key } = further;
   const registry = await registryFixture(t, 'sqlite::memory:', { servicesTokenKey });
@@ -197,7 +200,7 @@ t.test('each refusal names the next step', async (t) => {
   t.equal(noToken.status, 2);
   t.match(
     noToken.stderr,
-    /a token is required\. .*--registry-token-file.*you can give the shared operators' token with --token-file/,
+    /a token is required\. .*--registry-token-file.*give the shared operators' token with --token-file/,
   );
 
   const off = await startBoth(t, { key: null });

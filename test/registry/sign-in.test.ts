@@ -115,7 +115,9 @@ onEachDatabase('a refresh reads the roles again, and revokes the former session'
   t.same(await causes('sign-in.ended'), ['replayed-handle']);
 });
 
-/** The sign-ins of a second registry on the same database, which runs `request` just before it ends a sign-in. */
+/**
+ * The sign-ins of a second registry on the same database. This registry runs `request` just before it ends a sign-in.
+ */
 function interrupted(
   { options, provider }: Pick<Awaited<ReturnType<typeof fixture>>, 'options' | 'provider'>,
   request: () => Promise<unknown>,
@@ -330,10 +332,23 @@ onEachDatabase('revoking the token of a session ends the sign-in, but a refresh 
     { status: 409, body: { message: new RegExp(`sign-in is ${current?.id}: revoke it to end this sign-in$`) } },
     'a replaced token ends nothing, and the response says so',
   );
+  const other = (await signIn('ada')).body.data;
+  t.match(
+    await call('POST', `/tokens/${replaced?.id}/revoke`),
+    {
+      status: 409,
+      body: { message: /active sign-ins are tok_\w+, tok_\w+: revoke them to end all of these sign-ins$/ },
+    },
+    'all sign-ins of the administrator are named',
+  );
+  t.equal((await call('POST', '/sign-in/out', { headers: { authorization: `Bearer ${other.token}` } })).status, 200);
   t.equal((await call('POST', `/tokens/${current?.id}/revoke`)).status, 200);
   t.equal((await me(token)).status, 401);
   t.equal((await call('POST', `/tokens/${replaced?.id}/revoke`)).status, 200, 'no sign-in goes on');
   t.match(await refresh(handle), { status: 401, body: { data: { code: 'sign_in_ended' } } });
-  t.match(await database.selectFrom('sign_ins').selectAll().execute(), [{ status: 'ENDED', sealed: null }]);
+  t.match(await database.selectFrom('sign_ins').selectAll().execute(), [
+    { status: 'ENDED', sealed: null },
+    { status: 'ENDED', sealed: null },
+  ]);
   t.same(await causes('sign-in.failed'), ['ended', 'revoked']);
 });

@@ -190,8 +190,8 @@ t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis 
   );
   const text = (await redis.get(name)) ?? '';
   t.match(text, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
-  // The gateway seems to hang: it sends no more acknowledgements. The registry is stopped first, because otherwise it
-  // could read the gateway's notice that it stops.
+  // Makes the gateway seem to hang: it sends no more acknowledgements. The registry stops first, so that it does not
+  // read the notice that a stopping gateway sends.
   await registry.close();
   await gateway.close();
   await redis.set(name, text);
@@ -342,6 +342,7 @@ async function openInbox(t: Test) {
   const inbox = new RedisInbox(plainRedis(redis.url), 'mg:', ownSeals, {
     onRefused: (why) => void refused.push(why),
     onFailure: (error) => void failed.push((error as Error).message),
+    onLongReply: (kind) => void refused.push(kind),
   });
   t.teardown(() => inbox.close());
   inbox.serve({
@@ -454,7 +455,10 @@ function withMember(name: string, member: string): string {
   return `${(records[name] ?? '').slice(0, -1)},${member}}`;
 }
 
-/** Sends a request to a gateway on a Redis that has these texts in place of its records. */
+/**
+ * Sends a request to a gateway on a Redis in which the texts of `damaged` replace records. Returns the response, the
+ * number of forwarded requests, the malformed records, and the reason why the key store is unavailable.
+ */
 async function gatewayOn(t: Test, damaged: Readonly<Record<string, string>>) {
   const redis = await startRedis(t);
   await redis.client.mset({ ...records, 'mg:revision': '1', ...damaged });

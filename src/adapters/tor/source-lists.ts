@@ -88,10 +88,10 @@ export class SourceLists {
 
   /**
    * Adopts newer lists from a record that is stored in Redis or in the snapshot file. A list that is much smaller than
-   * this process's own is adopted only after an operator's acceptance (see `isAccepted`). A stored list can lack the
-   * acceptance, because a process without a previous list uses a list of any size. The list of a local file is adopted
-   * only while this process has no list of that file. Afterwards, the file itself takes precedence, and only an
-   * operator's acceptance is adopted.
+   * this process's own is adopted only after an operator's acceptance (see `isAccepted`). That another process stored and
+   * uses a list is no acceptance, because a process without a previous list uses a list of any size. The list of a local
+   * file is adopted only while this process has no list of that file. Afterwards, the file itself takes precedence, and
+   * only an operator's acceptance is adopted.
    * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
   async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {

@@ -23,7 +23,7 @@ export interface RegistryOptions {
 /** Checkpoints from the registry, the keys that verify these checkpoints, and the registry's list of checkpoints. */
 export interface RegistryCheckpoints {
   /**
-   * The checkpoints in `list`, and the newest checkpoint of each run (log of one gateway process), in the line format
+   * The checkpoints in `list`, and the newest checkpoint of each run (lines of one process in one file), in the line format
    * of a checkpoint file.
    */
   readonly lines: readonly RawLine[];
@@ -57,7 +57,7 @@ export function registryOptions(command: Command): Command {
 }
 
 /**
- * Fetches the keys, the list of checkpoints, and the newest checkpoint of each run (log of one gateway process).
+ * Fetches the keys, the list of checkpoints, and the newest checkpoint of each run (lines of one process in one file).
  * @param formerKeys earlier public keys that verify receipts (the registry's signed statements that it stored a
  *   checkpoint)
  * @param err prints the progress

@@ -57,7 +57,14 @@ export async function openInbox(
   const failed = throttled((error) => {
     log.error({ err: error }, 'failed to process a message that a gateway sent to the registry over Redis; retrying');
   });
-  return new RedisInbox(address, redis.prefix, seals, { onRefused: refused, onFailure: failed }, stream);
+  const tooLong = throttled((kind) => {
+    log.error(
+      { kind },
+      'the reply to a message of a gateway is too long to be sent; report this as a bug of the registry',
+    );
+  });
+  const events = { onRefused: refused, onFailure: failed, onLongReply: tooLong };
+  return new RedisInbox(address, redis.prefix, seals, events, stream);
 }
 
 function throttled<Value>(report: (value: Value) => void): (value: Value) => void {

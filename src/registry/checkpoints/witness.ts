@@ -30,7 +30,7 @@ const submissionSchema = Type.Object({
   submission: Type.String(),
 });
 
-/** A message in which a gateway submits a checkpoint: a signed state of a run, the log that one process writes. */
+/** A submitted checkpoint. It is a signed state of a run: the part of a log that one process writes to one file. */
 type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
 
 /** Parses a message from a gateway. @throws InvalidNote */

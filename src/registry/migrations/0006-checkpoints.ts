@@ -3,8 +3,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
  * Tables for checkpoints, the signed states of access logs. They contain the keys of gateways, the runs, the
- * append-only list of signed checkpoints with its Merkle tree, and the findings. A run is the log of one gateway
- * process. A finding is a reported problem.
+ * append-only list of signed checkpoints with its Merkle tree, and the findings. A run has the lines of one process in
+ * one file. A finding is a reported problem.
  */
 export const checkpoints: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

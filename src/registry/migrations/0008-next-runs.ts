@@ -1,9 +1,9 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * A larger index of the runs that could be reported as silent. A run is the log of one gateway process. The index now
- * includes ended runs that announced a next run: such a run is reported if the next run does not arrive. Runs that
- * ended before this migration are not reported.
+ * A larger index of the runs that could be reported as silent. A run has the lines of one process in one file. The
+ * index now includes ended runs that announced a next run: such a run is reported if the next run does not arrive. Runs
+ * that ended before this migration are not reported.
  */
 export const nextRuns: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

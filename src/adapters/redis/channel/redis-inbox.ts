@@ -42,6 +42,8 @@ export interface InboxEvents {
    * called when Redis replies with an error to a command that reads the stream.
    */
   readonly onFailure: (error: unknown) => void;
+  /** Called when the reply to a handled message is too long to be sent. The gateway then sends the message again. */
+  readonly onLongReply: (kind: string) => void;
 }
 
 /** The registry's receiver for the messages of all gateways. It polls the Redis stream every 100 ms. */
@@ -161,10 +163,7 @@ export class RedisInbox implements GatewayInbox {
       return true;
     }
     const name = this.#names.reply(message.id);
-    if (reply.length > maxMessageBytes)
-      this.#events.onRefused(
-        `the reply to the message has more than ${maxMessageBytes} characters, so it cannot be sent`,
-      );
+    if (reply.length > maxMessageBytes) this.#events.onLongReply(message.kind);
     else await this.#redis.set(name, replyText(this.#seals, name, reply), 'PX', replyMilliseconds);
     return true;
   }

@@ -48,7 +48,7 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
   const approve = approvals
     .command('approve <id>')
     .description(
-      'approve a request of another administrator; the registry then makes the change, unless the record has changed since the request. The money of an approved funding moves when the requester runs "merchant-gateway wallets fund" again',
+      'approve a request of another administrator; the registry then makes the change, unless the record has changed since the request. The money of an approved funding moves when the requester runs "merchant-gateway wallets fund" again with --reference and --approval',
     );
   administer(approve, edge, async ({ client, args, show, showChange }) => {
     const path = ['approvals', idIn(args[0], 'approval'), 'approve'];

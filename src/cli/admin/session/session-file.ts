@@ -107,7 +107,10 @@ export async function writeSession(file: string, session: StoredSession): Promis
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
     if (error instanceof OperatorError) throw error;
-    throw new OperatorError(`The token file ${file} cannot be written: ${creationProblemOf(error)}.`);
+    // `mkdir` reports EEXIST if the path of the directory names a file.
+    const isFile = (error as NodeJS.ErrnoException).code === 'EEXIST';
+    const problem = isFile ? `${path.dirname(file)} is not a directory` : creationProblemOf(error);
+    throw new OperatorError(`The token file ${file} cannot be written: ${problem}.`);
   }
 }
 
