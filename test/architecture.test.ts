@@ -438,7 +438,7 @@ t.test('every imported package is a dependency, and every dependency is imported
 /** Packages only for the compiler, with the types of Node and of other packages. No file imports them. */
 const typesOnly = ['@types/node', '@types/pg', '@types/react', '@types/react-dom', '@types/ws'];
 
-/** Imported by a program that a test generates and compiles. */
+/** Packages that are imported only by a program that a test generates and compiles. */
 const ofWrittenPrograms = ['openapi-fetch'];
 
 /** The commands of a package, as package scripts call them. */

@@ -175,8 +175,8 @@ t.test('the links of the documents resolve', (t) => {
   t.end();
 });
 
-// After a migration the previous release of registry and services cannot start. After a restore of the services'
-// database, a repeated payout is paid twice.
+// After a migration, the registry and services of the previous release cannot start. A restored database of the
+// services lacks the latest payouts, so a repeated request for one of them pays it twice.
 t.test('the documented upgrade is not rolled back by Helm, and the rollback concerns only gateways', (t) => {
   const [, section = ''] =
     /^## Upgrade and rollback\n([^]*?)\n## /m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
@@ -279,7 +279,7 @@ function textsIn(file: string): string[] {
   return found.filter((text) => text.split(' ').length > 3);
 }
 
-// The remedy of key_store_unavailable sends operators to this page, with the reason that the access log shows.
+// The remedy of key_store_unavailable tells operators to look up the reason of the log line in docs/failure-modes.md.
 t.test('the failure modes have each reason of key_store_unavailable', (t) => {
   const page = readFileSync('docs/failure-modes.md', 'utf8');
   const files = ['src/gateway', 'src/adapters/redis'].flatMap((folder) =>

@@ -66,7 +66,10 @@ function cellsOf(row: string): string[] {
   return parts.map((cell) => cell.trim()).filter((cell) => cell !== '');
 }
 
-/** Marks the start of a link while text is split: a sentence may begin with a link to `docs/…`, in lower case. */
+/**
+ * Marks the start of a link while text is split into sentences. A sentence that begins with a link may begin in lower
+ * case, as with a link to `docs/…`.
+ */
 const linkMark = '\u2063';
 
 /** The text as read: a code span as one word, a link or image as its text, without emphasis marks. */

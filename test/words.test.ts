@@ -142,7 +142,7 @@ function filesIn(folder: string): string[] {
 
 const sources = filesIn('src').map((file) => ({ file, ...textsOf(file) }));
 
-/** The first word of the list that a name contains; undefined without one. The verb "look up" and its noun are allowed. */
+/** The first word of `identifierWords` that is in a name; undefined without one. "Look up" and its noun are allowed. */
 function wordIn(name: string): string | undefined {
   const words = name
     .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')

@@ -61,13 +61,13 @@ function portOf(server: net.Server): number {
   return (server.address() as AddressInfo).port;
 }
 
-/** A syslog server that records bytes per connection, and sends a greeting or nothing. */
+/** A syslog server that sends `greeting` on each connection, and records the bytes that it receives there. */
 async function startSyslog(t: Test, kind: 'tls' | 'tcp', greeting = 'nobody asked for this\n') {
   const syslog = { received: [] as string[], sockets: [] as net.Socket[], url: '' };
   const take = (socket: net.Socket): void => {
     const index = syslog.sockets.push(socket) - 1;
     syslog.received[index] = '';
-    socket.write(greeting); // an unread greeting hides the FIN after it
+    socket.write(greeting); // a client that does not read it does not see the FIN that follows
     socket.on('data', (chunk: Buffer) => {
       syslog.received[index] = (syslog.received[index] ?? '') + chunk.toString();
     });
@@ -172,7 +172,7 @@ for (const kind of ['tls', 'tcp'] as const) {
       const closed = syslog.sockets[index];
       closed?.[end]();
       if (closed?.closed === false) await once(closed, 'close');
-      // Gives the FIN time to arrive. A pause of the whole process counts as only one turn.
+      // Gives the FIN time to arrive. Ten short waits, because a pause of the whole process can use up one wait.
       for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 5));
       t.equal(await place.keep(line), null);
       await until(() => (syslog.received[index + 1] ?? '') !== '');
@@ -278,7 +278,8 @@ t.test('each destination stores the checkpoints of a log, independently of the o
       return readCheckpoint(note, [instance.key]).occasion;
     });
   };
-  await until(() => newest().every((occasion) => occasion === 'end')); // both have the last checkpoint of the run
+  // The endpoint and the syslog server have the last checkpoint of the run. The hanging destination does not.
+  await until(() => newest().every((occasion) => occasion === 'end'));
   t.ok(checkpoints.status.ageMilliseconds > 0, 'the age is that of the destination furthest behind');
   release();
   await closing;

@@ -8,14 +8,15 @@ import type { Teardown } from './redis-server.js';
 
 interface FakeMaster {
   readonly port: number;
-  /** What it reports about its Cluster. */
+  /** The epoch that it reports: a number that each attempt to replace a master raises. */
   epoch: number;
+  /** Its reply to CLUSTER NODES. */
   nodes: string;
   /** The commands that it received. */
   readonly asked: string[];
 }
 
-/** A fake master that reports what the test sets. A real one notices too quickly for a test that it is cut off. */
+/** A fake master that reports what the test sets. A real one that is cut off notices this too soon for a test. */
 async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {
@@ -91,7 +92,7 @@ t.test('a slot map counts only when every master confirms it with the same epoch
 
   const before = masters.epoch;
   events.length = 0;
-  other.epoch = 2; // it voted for a replacement of the first master, which does not know that yet
+  other.epoch = 2; // this master voted to replace the first one, and the first one does not know that yet
   await t.rejects(masters.agree(), /do not report the same/);
   t.equal(masters.connected, false);
   t.same(events, ['disconnected'], 'cached records are no longer known to be current');

@@ -68,7 +68,7 @@ async function startReplies(t: Teardown) {
   const server = net.createServer((socket) => {
     socket.on('error', () => undefined);
     socket.on('data', (bytes: Buffer) => {
-      // Each command begins with the length of its array, and no command of this test contains another asterisk.
+      // Each command begins with an asterisk, and no command of this test contains another one.
       const replies = Math.min(left, bytes.toString().split('*').length - 1);
       left -= replies;
       socket.write('+OK\r\n'.repeat(replies));

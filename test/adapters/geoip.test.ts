@@ -155,7 +155,7 @@ t.test(
     await other.databases.reload();
     t.same([codeOf(other), other.reloads], ['FR', 1]);
 
-    // a different length, because the file system's clock is coarse
+    // The other type changes the length of the file. The clock of the file system may be too coarse to show the change.
     await writeFile(renamed, country('IT', 'Test-City'));
     await one.databases.reload();
     t.same([codeOf(one), one.reloads], ['IT', 2]);

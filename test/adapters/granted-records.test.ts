@@ -298,7 +298,8 @@ t.test('a gateway follows the majority of the sentinels to another server', { sk
   t.match(reported.join(), 'most sentinels name another server');
 });
 
-// Regression: a gateway asked the sentinels only about a server that it trusted, and stayed at a former master.
+// Regression: a gateway asked the sentinels only about a server that it trusted. So it stayed at a former master, which
+// it did not trust.
 t.test(
   'a gateway leaves a server that it does not trust if the sentinels name another',
   { skip: withoutRedis },

@@ -147,8 +147,8 @@ function stateOf(generation: string, server: string): State {
 /**
  * A gateway that the registry has enrolled: its lease permits the use of cached records. Two seconds after the last
  * proof that its server is the master, another server takes over. The lease ends, because the new server has records of
- * another generation. So only its witnesses, the sentinels or replicas, can show that it is the master. They have not
- * replied yet.
+ * another generation. So only the witnesses (sentinels or replicas) can show that the new server is the master. They
+ * have not replied yet.
  */
 async function failOver(t: { teardown(handler: () => unknown): void }) {
   const { heartbeat, store } = openHeartbeat(t, 'others');
@@ -216,9 +216,9 @@ async function readNewMaster(t: { teardown(handler: () => unknown): void }) {
   return { heartbeat, store, reconnect };
 }
 
-// Regression: after a return to the former master, the proof about the new master counted for the former one. The lease
-// that the registry had once granted on the former master counted too. So the gateway accepted keys whose revocation it
-// had acknowledged.
+// Regression: a gateway that returned to the former master took the proof about the new master for a proof about the
+// former one. It also relied on the lease that the registry had once granted on the former master. So it accepted keys
+// whose revocation it had acknowledged.
 t.test('a gateway that returns to a former master does not read it', async (t) => {
   const { heartbeat, store, reconnect } = await readNewMaster(t);
   const { standing } = heartbeat;

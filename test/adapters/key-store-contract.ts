@@ -58,7 +58,10 @@ export const seededRecords: StoredRecords = {
 
 const seeded = seededRecords;
 
-/** Maps the three possible results of a look-up to a word; any other result is a defect. */
+/**
+ * The result of a look-up as a text: `absent`, `found` with the id of the key, or `could not ask`. The text also names
+ * a key that the error message contains. Any other error is a defect and is thrown.
+ */
 async function resultOf(store: KeyStore, lookupId: string): Promise<string> {
   try {
     const { credential } = await store.find(lookupId);

@@ -11,7 +11,7 @@ import { seededRecords } from './key-store-contract.js';
 import { freePort, startRedis, until, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 
-/** A name that resolves to one server and later to another; open connections stay. */
+/** A relay in place of a DNS name: connects each new client to the port `target`. Open connections stay open. */
 async function startName(t: Teardown, port: number) {
   const name = { url: '', target: port, opened: 0 };
   const sockets = new Set<Socket>();

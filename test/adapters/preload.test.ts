@@ -25,7 +25,7 @@ function merchantOf(id: string, over: object = {}): string {
   return JSON.stringify({ merchantId: id, name: 'M', status: 'ACTIVE', goLive: true, ...lists, revision: 7, ...over });
 }
 
-/** A store with keys of two environments and a registry that enrols gateways; no gateway yet. */
+/** Starts a server with keys of two environments, and a simulated registry that enrols the gateway `g`. */
 async function startStore(t: Teardown, settings: readonly string[] = []) {
   const server = await startRedis(t, settings);
   await seed(server);
@@ -73,7 +73,7 @@ function open(t: Teardown, url: string, { maxEntries = 1_000, ...address }: Reco
 
 const whole = { keys: keyCount, merchants: merchantCount, seen: keyCount + foreignCount };
 
-/** The statuses of keys that were not requested before. */
+/** The different statuses of these keys, sorted, each with its source. */
 async function statusesOf(records: RedisRecords, ids: readonly string[]): Promise<string[]> {
   return [...new Set(await Promise.all(ids.map((id) => keyStatus(records, id))))].toSorted();
 }

@@ -23,7 +23,7 @@ function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
   return Promise.resolve(asked).catch((error: unknown) => error);
 }
 
-/** A cache over a store that replies on command. */
+/** A cache over a store. The test decides when the store replies, and what. */
 function setUp(over: Partial<CacheLimits> = {}) {
   const heartbeat = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): void | Promise<void> => undefined };
   const clock = { now: 1_000_000 };
@@ -233,7 +233,7 @@ t.test('a suspended process trusts no cached record before it has processed its 
   await put('a', { version: 1 });
   heartbeat.fresh = false; // the process was suspended for longer than it may trust its cache
   heartbeat.onBeat = () => {
-    cache.drop(['a']); // the notice was pending
+    cache.drop(['a']); // the notice that arrived during the suspension
     heartbeat.fresh = true;
   };
   t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });

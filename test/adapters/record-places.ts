@@ -9,7 +9,7 @@ export interface Place {
   readonly ownerOf: (name: string) => Promise<RedisServer>;
 }
 
-/** Starts a store of each kind. */
+/** For each kind of store, a function that starts one. */
 export const places: Record<string, (t: Teardown) => Promise<Place>> = {
   'one server': async (t) => {
     const server = await startRedis(t);

@@ -55,7 +55,7 @@ async function openStore(
   return store;
 }
 
-/** A gateway's use of its store, and the outages that it reported. */
+/** The key store of a gateway, and the outages that it reported. */
 function openGateway(
   t: Teardown,
   cluster: TestCluster,
@@ -81,7 +81,7 @@ function openGateway(
 
 type Store = Pick<RecordKeyStore, 'find'>;
 
-/** The key status as a word, and the source. */
+/** The status and the source of a key, e.g. `ACTIVE (cache)`; `could not ask` if the store is unavailable. */
 async function ask(store: Store, lookupId: string): Promise<string> {
   try {
     const { credential, source } = await store.find(lookupId);
@@ -452,7 +452,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       t.teardown(() => lists.close());
       return lists;
     }) as [RedisExitLists, RedisExitLists];
-    // A node that is still connecting accepts no command; a gateway retries on its next tick.
+    // While a client is connecting to a node, it accepts no command for this node. So the test repeats `release`.
     const release = async (lists: RedisExitLists) => {
       const own = await lists.claim();
       await own?.release();

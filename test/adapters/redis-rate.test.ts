@@ -22,7 +22,7 @@ const toRedis: RedisAddress = {
   commandTimeoutMilliseconds: 10_000,
 };
 
-/** A rate on a clock that only the test advances, and the outages that it reported. */
+/** A rate limit with a clock that only the test advances, and the outages that the limit reported. */
 function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<RedisRateOptions> = {}) {
   const reported: string[] = [];
   const time = { now: 0 };
@@ -39,7 +39,7 @@ function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<Redi
   return { rate, reported, time };
 }
 
-/** Opens a rate and waits until it counts a merchant that no other test uses. */
+/** Opens a rate limit and waits until it counts requests of a merchant that no other test uses. */
 async function openReady(...args: Parameters<typeof open>) {
   const opened = open(...args);
   const { rate, reported, time } = opened;

@@ -22,7 +22,7 @@ export interface RedisServer {
   readonly url: string;
   /** A client for test setup and inspection. */
   readonly client: Redis;
-  /** Kills the process like a crash. */
+  /** Kills the process with SIGKILL, to simulate a crash. */
   kill(): Promise<void>;
   /** Restarts it empty on the same port. */
   restart(): Promise<void>;

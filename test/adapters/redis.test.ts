@@ -82,7 +82,7 @@ async function seed(server: RedisServer, records: Readonly<Record<string, unknow
   for (const [name, value] of Object.entries(records)) await server.client.set(name, JSON.stringify(value));
 }
 
-/** The key status as a word, and the source. */
+/** The status and the source of a key, e.g. `ACTIVE (cache)`; `could not ask` if the store is unavailable. */
 async function ask(store: RecordKeyStore, lookupId = seededId): Promise<string> {
   try {
     const { credential, source }: KeyLookup = await store.find(lookupId);
@@ -361,7 +361,8 @@ t.test('a request does not wait for a connection that is known to be dead', { sk
   const [before, began] = [relay.chunks(), performance.now()];
   const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
   t.ok(asked.every((result) => result === 'could not ask'));
-  // On a busy machine the look-ups take seconds. Then there are more heartbeats, and handshakes of new connections.
+  // On a busy machine the look-ups take seconds. In each second the client may send two heartbeats, and handshakes on
+  // new connections.
   const seconds = (performance.now() - began) / 1_000;
   const most = 2 * (1 + Math.floor(2 * seconds)) + 8 * Math.floor(seconds);
   t.ok(relay.chunks() - before <= most, 'only a heartbeat is sent on it');

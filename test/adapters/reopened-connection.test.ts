@@ -46,7 +46,7 @@ async function openBehindRelay(t: Test, commandTimeoutMilliseconds = 5_000) {
 interface Attempt {
   /** Milliseconds from the closing of the relay to the beginning of the look-up; default 0. */
   readonly before?: number;
-  /** Resolves when the relay has to be open again. */
+  /** Called while the relay is closed. When its promise resolves, the relay opens again. */
   readonly act: () => Promise<unknown>;
   /**
    * If a look-up fails later than this many milliseconds after the last successful heartbeat, the failure is correct.
@@ -56,8 +56,9 @@ interface Attempt {
 }
 
 /**
- * Looks a record up while the relay is closed. On a busy machine, the relay can open again so late that the look-up
- * rightly fails. Then the attempt proves nothing and is repeated.
+ * Looks a record up while the relay is closed in the way that `passage` names, and returns the record. On a busy
+ * machine, the relay can open again so late that the look-up rightly fails. Then the attempt proves nothing and is
+ * repeated.
  */
 async function readWhile(
   { beat, relay, read }: Awaited<ReturnType<typeof openBehindRelay>>,

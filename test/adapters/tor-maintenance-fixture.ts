@@ -34,7 +34,7 @@ export class TestWorld {
   now = Date.parse('2026-01-01T00:00:00.000Z');
   /** Responses by URL. */
   readonly responses = new Map<string, SourceResponse>();
-  /** The fetched URLs with their validators, in order. */
+  /** The fetched URLs in order, each with the ETag that the request sent. */
   readonly fetched: { readonly url: string; readonly etag: string | null }[] = [];
   readonly store = new TestStore();
 
@@ -85,9 +85,9 @@ class TestStore implements SharedExitLists {
   record: string | null = null;
   /** Whether the store is available. */
   up = true;
-  /** Whether another process holds the claim. */
+  /** Whether a process holds the claim, which is the right to fetch the list for all gateways. */
   claimed = false;
-  /** Called when a claim is granted, to simulate an earlier write by another process. */
+  /** Called when a claim is granted. A test uses it to simulate an event at that moment. */
   onClaim: () => void = () => undefined;
 
   read(): Promise<string | null> {

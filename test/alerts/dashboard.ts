@@ -31,8 +31,9 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
   })),
 );
 
-/** Labels that Prometheus adds to each series and alert. */
+/** Labels that Prometheus adds to each series. */
 const ofTargets = ['job', 'instance', 'namespace', 'service'];
+/** Further labels that Prometheus adds to each alert. */
 const ofAlerts = ['alertname', 'alertstate', 'severity'];
 
 /** A deployment, and its metrics in a quiet hour. */

@@ -130,7 +130,7 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
   );
   other.child.kill('SIGCONT');
 
-  // A registry on another store works, and so do the gateways on the original store.
+  // This registry uses another key prefix in Redis than the gateways. Both work, but the registry sees no gateway.
   await registry.kill();
   const elsewhere = await start('registry', { keyStore: { redis: { prefix: 'elsewhere:' } } });
   await caused(['RegistryMissesGateways'], { registry: elsewhere, 'gateway 1': gateway, 'gateway 2': other }, () =>

@@ -125,7 +125,10 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     },
     upstreams: { payouts: { maxInFlight: 64 } },
   });
-  /** Starts request bodies over plain HTTP, as behind a TLS-terminating proxy, and leaves them incomplete. */
+  /**
+   * Sends `count` requests over plain HTTP, as behind a TLS-terminating proxy. Each declares a body of `declared` bytes
+   * and sends only `sent` bytes of it. Returns the open sockets.
+   */
   const beginBodies = (count: number, declared: number, sent: number): Socket[] =>
     Array.from({ length: count }, () => {
       const socket = net.connect({ port: roomy.ports.http ?? 0, host: '127.0.0.1' }).on('error', () => undefined);

@@ -37,7 +37,7 @@ function renderedRules(): string {
   return stringify((rule as unknown as { spec: object }).spec, { lineWidth: 0 });
 }
 
-/** The rule files to evaluate: the one for a plain Prometheus, and the chart's, which is written into a folder. */
+/** The rule files to evaluate: the one for a plain Prometheus, and the chart's, which `write` writes into `folder`. */
 export function ruleFiles(folder: string, write: (file: string, text: string) => void): string[] {
   const ofChart = path.join(folder, 'chart-rules.yaml');
   write(ofChart, renderedRules());

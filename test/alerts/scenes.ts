@@ -54,7 +54,7 @@ export async function askServices({ ports }: Part, target = '/transactions'): Pr
   return (await fetch(`http://127.0.0.1:${ports.api ?? 0}${target}`, { headers })).status;
 }
 
-/** Suspends a process repeatedly for this time, which delays its event loop. */
+/** Suspends a process `count` times, each time for `milliseconds`, which delays its event loop. */
 export async function stall({ child }: Part, milliseconds: number, count = 1): Promise<void> {
   for (let time = 0; time < count; time += 1) {
     child.kill('SIGSTOP');
@@ -112,7 +112,10 @@ async function ordinary(
   await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Shop' });
 }
 
-/** Starts a deployment and records its metrics in a quiet minute. Each scenario begins by repeating it for an hour. */
+/**
+ * Starts a deployment and records its metrics before and after a minute of ordinary traffic. Each scenario begins with
+ * a quiet hour that consists of repetitions of this minute. Returns functions that add scenarios and evaluate them.
+ */
 export async function openScenes(t: Test, test: keyof typeof covered) {
   const rig = await startRig(t);
   const deployment = await deploy(rig);
@@ -134,7 +137,8 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
   };
   await minute(); // so that the first request of each kind is not in the figures
   let [first, second] = [await minute(), await minute()];
-  // If the machine stalls in this minute, the alerts on slow gateways fire with reason. So the minute is repeated.
+  // A stall of the machine in this minute would rightly cause alerts on slow gateways. So the minute is repeated until
+  // the machine does not stall.
   await until(
     'a minute in which the machine does not stall',
     async () => {

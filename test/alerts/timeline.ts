@@ -24,7 +24,7 @@ export interface Watched {
   readonly caused?: readonly [Scrape | null, Scrape | null];
 }
 
-/** Start of the cause, in minutes, after a quiet hour. */
+/** Start of the cause, in minutes from the start of the scenario. Earlier minutes have ordinary traffic. */
 export const causeMinute = 70;
 /** Duration of the cause, in minutes. */
 export const causedMinutes = 20;
@@ -88,14 +88,20 @@ function seriesOf({ service, instance, quiet, caused }: Watched, metrics: Readon
   });
 }
 
-/** Shifts timestamp metrics: for promtool the test starts in 1970, and the scrape is at the start of the cause. */
+/**
+ * The value of a sample; null without a sample. Timestamps are shifted, because for promtool the test starts in 1970
+ * and the scrape happens at the start of the cause.
+ */
 function shifted(sample: Sample | undefined, scrapedAt: number): number | null {
   if (sample === undefined) return null;
   const isMoment = /_(?:after|before|timestamp)_seconds$/.test(sample.name);
   return isMoment ? sample.value - scrapedAt + causeMinute * 60 : sample.value;
 }
 
-/** Repeats a minute in which a counter rose from one value to another; a gauge keeps its last value. */
+/**
+ * One value for each of these minutes. A counter starts at `from` and grows by `to` minus `from` each minute. A gauge
+ * has the value `to` in each minute.
+ */
 function stretch(from: number | null, to: number | null, isCounter: boolean, minutes: number): (number | null)[] {
   if (to === null) return Array.from({ length: minutes }, () => null);
   const step = isCounter ? to - (from ?? 0) : 0;
@@ -103,7 +109,10 @@ function stretch(from: number | null, to: number | null, isCounter: boolean, min
   return Array.from({ length: minutes }, (_, minute) => start + step * minute);
 }
 
-/** Continues a counter: each minute adds the increment of the cause. */
+/**
+ * The values of a counter during the cause, one for each minute. The counter continues from `begun`, and grows by
+ * `to` minus `from` each minute.
+ */
 function grown(begun: number | null, from: number | null, to: number | null): (number | null)[] {
   const step = to === null ? 0 : to - (from ?? 0);
   // After a restart has reset a counter, it starts from 0 again.

@@ -33,7 +33,7 @@ async function rotate({ file, log }: Worker, renamed: string): Promise<void> {
   await until(() => linesIn(file).length === 1 && linesIn(renamed).at(-1)?.includes('"file-end"') === true);
 }
 
-/** Two running workers. Their log files were rotated at the same time, and then that of the first worker once more. */
+/** Two running workers. The log of each was rotated once, and then the log of the first worker a second time. */
 async function logsOfWorkers(t: Test) {
   const directory = t.testdir();
   const names = [1, 2].map((number) => `${directory}/access.${number}.log`) as [string, string];

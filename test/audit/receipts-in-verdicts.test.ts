@@ -15,7 +15,7 @@ import { kindsOf, verify as verifyFiles } from './verify-log.js';
 
 const [former, present] = [NoteSigner.inMemory('control.example'), NoteSigner.inMemory('control.example')];
 
-/** A note with the receipt of a witness. @param at in milliseconds since 1970 */
+/** A note with a receipt, which is the signature of the witness with a time. @param at in milliseconds since 1970 */
 function received(note: string, witness: NoteSigner, at: number): string {
   return note + witness.receiptFor(parseNote(note).text, Math.floor(at / 1_000));
 }
@@ -98,7 +98,7 @@ t.test('a receipt in a line of the log counts for a checkpoint from a file', asy
   t.match(runs.proofs([{ id: run, lines: hashes.length, newest: null }]), [{ witnessedTo: size, signedTo: 4 }]);
 });
 
-/** Lines of a made-up chain, which lacks every other line. They need no secret. */
+/** Lines of a made-up chain with this many gaps of one line each. A verifier needs no secret for them. */
 function chainWithGaps(id: string, gaps: number): Buffer {
   let [text, previous] = ['', '0'.repeat(64)];
   for (let count = 0; count <= gaps; count += 1) {

@@ -129,7 +129,7 @@ t.test('an incomplete checkpoint of a killed process does not damage others', as
   t.same(kindsOf(signed.verify([signed.read()], { notes: whole })), []);
 });
 
-/** Makes file system calls on one file fail, in all modules, until the test ends. */
+/** Makes this file system call fail on the descriptors that `isConcerned` accepts, until the test ends. */
 function failing(t: Test, name: 'write' | 'fdatasync', isConcerned: (descriptor: number) => boolean): void {
   const real = fs[name] as (descriptor: number, ...rest: unknown[]) => void;
   replace(t, name, (descriptor, ...rest) => {
@@ -172,8 +172,8 @@ const failures = [
   { what: 'a periodic checkpoint', checkpointMilliseconds: 1_000_000, everyMilliseconds: 50 },
 ];
 for (const { what, checkpointMilliseconds, everyMilliseconds } of failures) {
-  // The system reports lost lines to one sync only. Regression: this report was ignored, and a later checkpoint covered
-  // the lost lines.
+  // The operating system reports lost lines to one sync only. Regression: the gateway ignored this report, and a later
+  // checkpoint covered the lost lines.
   t.test(`after a failed sync of ${what} the run gets no further checkpoint, and a new run begins`, async (t) => {
     const signed = new SignedLog(t.testdir());
     const { instance, checkpointFile } = signed;
@@ -283,7 +283,7 @@ t.test('a failed sync of a log without signatures is a problem until a sync of l
   t.notMatch(readFileSync(file, 'utf8'), 'file-start', 'the chain continues');
 });
 
-// Regression: the result of the last sync was ignored, so the process ended with 0.
+// Regression: the gateway ignored the result of the last sync, so its process ended with exit status 0.
 t.test('a process whose last sync to the disk fails ends with a failure', async (t) => {
   const drained = (): Promise<void> => {
     const log = openLog(`${t.testdir()}/access.log`);
@@ -296,7 +296,7 @@ t.test('a process whose last sync to the disk fails ends with a failure', async 
   await t.rejects(drained(), { message });
 });
 
-// Regression: `close` stopped waiting for the last sync, and the process ended with 0.
+// Regression: `close` stopped waiting for the last sync at its time limit, and the process ended with exit status 0.
 t.test('a process whose last sync to the disk does not end in time ends with a failure', async (t) => {
   replace(t, 'fdatasync', () => undefined);
   const log = openLog(`${t.testdir()}/access.log`);

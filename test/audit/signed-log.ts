@@ -20,7 +20,7 @@ interface Given {
   readonly secrets?: readonly LogSecret[];
   readonly running?: boolean;
   readonly asOf?: number;
-  /** The witness's list of checkpoints. */
+  /** The list of checkpoints that the registry keeps as the witness of the log, and the registry's public keys. */
   readonly witnessed?: WitnessedList;
   /** The file name of `notes` in findings; by default `checkpoints`. */
   readonly from?: string;

@@ -208,8 +208,8 @@ t.test('an unverifiable line is a note, and is verified once more information is
   t.notOk(verifyLines([one.slice(3)]).intact);
 });
 
-// Regression: without the secret, genuine lines were reported as edited, without a hint at the secret. A later version
-// ended with an error, which hid all findings.
+// Regression: a verifier that was not given the secret reported genuine lines as edited, and did not mention the
+// secret. A later version of the verifier ended with an error, which hid all findings.
 t.test('a part without a checkpoint line, in which no line matches without a secret, suggests one', async (t) => {
   const file = `${t.testdir()}/access.log`;
   for (const secret of [testSecret, null]) {

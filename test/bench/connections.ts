@@ -28,7 +28,9 @@ const settleSeconds = numberIn('settle', options.settle);
 const openSeconds = 300;
 
 const requestWith = (header: string): string => `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\n${header}\r\n`;
-/** The request that a connection of each kind sends before it becomes idle. */
+/**
+ * For each kind of connection: whether it uses TLS, and the request that it sends before it becomes idle (empty: none).
+ */
 const kinds: Readonly<Record<string, { readonly isTls: boolean; readonly request: string }>> = {
   tcp: { isTls: false, request: '' },
   tls: { isTls: true, request: '' },
@@ -87,7 +89,10 @@ async function measure(directory: string, kind: string) {
   }
 }
 
-/** Starts a gateway that needs no other process, with limits that this measurement does not reach. */
+/**
+ * Starts a gateway without Redis and registry, with limits that this measurement does not reach. Returns its process
+ * id, its ports and its CA file.
+ */
 async function startGateway(directory: string, t: Teardowns) {
   const url = await startServer(t, (_request, response) => response.end('{"success":true}'));
   const { cert, key } = await createSelfSigned(new Date());

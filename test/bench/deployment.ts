@@ -2,7 +2,7 @@ import type { Teardown } from '../adapters/redis-server.js';
 import { type Deployment, type DeploymentOptions, merged, startDeployment } from '../deployment/deployment.js';
 import { imageEnvironment } from './image-environment.js';
 
-/** Records stay cached for as long as a measurement takes. */
+/** Settings that keep records cached for as long as a measurement takes. */
 const benchSettings = { keyStore: { cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } } };
 
 /** Starts a deployment whose processes have the environment variables of the container image. */

@@ -6,8 +6,8 @@ import { round } from './distribution.js';
 import { benchKey } from './key-file.js';
 import { isFilled, seedKeys } from './seed.js';
 
-// Empties Redis and at once sends requests with keys that no gateway has cached. Measures the time until each of these
-// keys was accepted.
+// Empties Redis and at once sends requests with keys that no gateway has cached. Measures the time until all of these
+// keys have been accepted, and the time until Redis has all records again.
 
 const options = optionsOf({ keys: '10000', asked: '1000', connections: '100' });
 const keys = numberIn('keys', options.keys);

@@ -11,8 +11,8 @@ import { requestWith } from './requests.js';
 import { benchKeyId, seedKeys } from './seed.js';
 
 // A planned Sentinel failover under load. Half of the requests have keys that each gateway has cached, half have keys
-// that no gateway has seen. Each response other than 200 is an error. The load continues until a revocation is in force
-// on the new master.
+// that no gateway has seen. Each response other than 200 is an error. The load continues until the old master is
+// demoted and every gateway has confirmed a revocation that began after the failover.
 
 const options = optionsOf({
   ...{ keys: '1000000', held: '3000', rate: '1000', seconds: '40', gateways: '3', connections: '64' },
@@ -108,8 +108,8 @@ try {
     return address[1] !== String(redis.port);
   }, begun);
   say(`the sentinel named another master after ${named} ms`);
-  // The next revocation starts only after the new master has new records. Earlier, "in force" could refer to the former
-  // master alone.
+  // Revoke the next key only after the registry has rewritten all records on the new master. Before that, gateways
+  // could confirm a revocation that only the former master has.
   const rebuilt = await until(async () => {
     const [master] = (await store.masters()).filter(({ port }) => port !== redis.port);
     const meta = (await master?.client.get('mg:meta')) ?? null;

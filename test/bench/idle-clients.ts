@@ -43,7 +43,10 @@ async function openEach(first: number): Promise<void> {
   }
 }
 
-/** Resolves when the event happens or the connection closes. A refused connection is counted, and causes no error. */
+/**
+ * Resolves when the event happens or the connection closes. So a refused connection causes no error here; `closed`
+ * counts it.
+ */
 function happened(socket: Socket, event: string): Promise<void> {
   return new Promise((resolve) => {
     socket.once(event, resolve).once('close', resolve);

@@ -2,12 +2,15 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 
-/** The API key of this number; deployments with more keys than `number` know it. */
+/** The API key of this number. A deployment knows it if it was filled with more than `number` keys. */
 export function benchKey(number: number): string {
   return `svc_live_benchmark${number}`;
 }
 
-/** Writes an import file: merchants, then this many keys, assigned to the merchants in turn. */
+/**
+ * Writes an import file: first merchants, then `keys` keys. The key with the number n belongs to the merchant with the
+ * number n modulo the number of merchants.
+ */
 export async function writeKeyFile(file: string, keys: number): Promise<void> {
   const merchants = Math.min(Math.ceil(keys / 100), 10_000);
   const out = createWriteStream(file);

@@ -53,8 +53,9 @@ export class Load {
   }
 }
 
-/** Length in seconds of one run of background requests, and connections to each gateway. */
+/** Length in seconds of one run of the background requests. Runs follow each other until `end` is called. */
 const besideSeconds = 0.5;
+/** Number of connections to each gateway for the background requests. */
 const besideConnections = 16;
 
 /** Background load: requests with a valid key, and changes of a merchant, at fixed rates. */
@@ -64,7 +65,10 @@ export class Beside {
   #requests = 0;
   #changes = 0;
 
-  /** Starts the load. Rates are per second, the request rate in total for all gateways; 0: no such load. */
+  /**
+   * Starts the load. Both rates are per second; `requestRate` is the total for all gateways. A rate of 0 means no load
+   * of that kind.
+   */
   static async begin({
     deployment: { admin },
     gateways,

@@ -24,7 +24,7 @@ const outageKeys = numberIn('outageKeys', options.outageKeys);
 const outageRate = numberIn('outageRate', options.outageRate);
 const outageSeconds = numberIn('outageSeconds', options.outageSeconds);
 const [connections, gatewayCount, usedKeys, warmSeconds] = [64, 3, 1_000, 10];
-/** After this time the keys in use are cached again. */
+/** Seconds of load after the gateway has lost its cache. In this time, requests cache the keys in use again. */
 const settleSeconds = 3;
 
 interface Preloading extends GatewayProcess {
@@ -77,7 +77,7 @@ async function measureBeside() {
   const [alone, beside, completeSeconds]: [number[], number[], number[]] = [[], [], []];
   for (let turn = 0; turn < turns; turn += 1) {
     for (const latency of await run(seconds)) alone.push(latency);
-    // A gateway that loses its subscription drops its whole cache. The registry's subscription is kept.
+    // A gateway that loses its subscription drops its whole cache. So end all subscriptions except the registry's.
     const began = performance.now();
     for (const id of await subscribers(deployment))
       if (!ofRegistry.includes(id)) await deployment.redis.client.call('CLIENT', 'KILL', 'ID', id);

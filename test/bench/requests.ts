@@ -12,7 +12,10 @@ interface Accepted {
   readonly refused: number;
 }
 
-/** Sends requests with known keys on several connections; returns the milliseconds of each accepted request. */
+/**
+ * Sends requests with `keys` known keys on several connections for `milliseconds`. Returns the duration of each
+ * accepted request in milliseconds, and the number of other responses.
+ */
 async function acceptedFor(gateway: GatewayProcess, keys: number, milliseconds: number): Promise<Accepted> {
   const end = performance.now() + milliseconds;
   const times: number[] = [];
@@ -88,7 +91,10 @@ export interface Flooded {
   readonly hits: string;
 }
 
-/** Sends requests with this many distinct unknown keys, and then with known keys again. */
+/**
+ * Sends requests with `known` known keys, then with `unknown` different unknown keys, and then with the known keys
+ * again. Returns how the unknown keys affected the gateway.
+ */
 export async function floodWithUnknown(
   gateway: GatewayProcess,
   { unknown, known }: { readonly unknown: number; readonly known: number },
@@ -110,7 +116,10 @@ export async function floodWithUnknown(
   return { unknown, refused, mebibytes: [before, after], hits: `${hits} of ${known}` };
 }
 
-/** The record sources of the last requests in an access log, once all their lines are written. */
+/**
+ * Where the gateway found the records of the last `count` accepted requests of an access log, for example `cache`.
+ * Waits until all their lines are written, at most 30 seconds.
+ */
 async function lastSources(file: string, count: number): Promise<string[]> {
   const mostBytes = count * 2048;
   for (const deadline = performance.now() + 30_000; ;) {

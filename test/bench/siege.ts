@@ -16,9 +16,9 @@ import { seedKeys } from './seed.js';
 import type { Attack, Reached } from './siege/attackers.js';
 import { killAtEnd } from '../product-command.js';
 
-// One client with a key, while clients without a key hold connections, trickle bodies and repeat handshakes, from few
-// or many addresses. Measures how long the client with the key waits for its first response, and counts its requests
-// that get no response. `--program` names another build for comparison.
+// One client sends requests with a key, while clients without a key hold connections, trickle bodies and repeat
+// handshakes, from few or many addresses. Measures how long the client with the key waits for its first response, and
+// counts its requests that get no response. `--program` names another build for comparison.
 
 const options = optionsOf({
   ...{ idle: '10000', bodies: '500', handshakes: '300', addresses: '3,1000', connections: '10000', seconds: '20' },
@@ -89,7 +89,10 @@ function startAttackers(t: Teardowns, attack: Attack): { full: Promise<void>; en
   };
 }
 
-/** Sends requests at intervals, each on a new connection, like a client that starts during the attack. */
+/**
+ * Sends requests at intervals, each on a new connection, like a client that starts during the attack. Returns the
+ * number of requests, how many of them were lost and why, and the response times.
+ */
 async function callAlong(target: Target) {
   const begun = performance.now();
   const end = begun + seconds * 1000;

@@ -704,7 +704,8 @@ t.test('Ctrl-C does not lose a new token or key', async (t) => {
     // Sends the signal twice, because a terminal and npm both send it to the command.
     if (creating !== null) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
     creating?.kill('SIGINT');
-    // Later requests send no signal: one that comes a second or more after the first would end the process at once.
+    // From now on, requests cause no signal. A signal that arrives a second or more after the first one would end the
+    // command at once.
     creating = null;
     forward(url, request, response);
   });

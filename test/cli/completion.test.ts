@@ -9,7 +9,7 @@ async function scriptFor(shell: string): Promise<string> {
   return out;
 }
 
-/** A directory with file names that need shell escaping, and the completion script. */
+/** Creates a directory with the completion script and files, one with a space in its name. Returns the path. */
 async function place(t: Test, shell: string): Promise<string> {
   const files = { 'gateway.yaml': '', 'gateway copy.yaml': '', 'geo.mmdb': '', data: { 'inner.yaml': '' } };
   return t.testdir({ ...files, script: await scriptFor(shell) });

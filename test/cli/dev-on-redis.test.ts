@@ -11,14 +11,17 @@ import { killAtEnd, productCommand } from '../product-command.js';
 import { curlLines, directory, freePorts, hasCurl, paste, startDev } from './dev-process.js';
 import type { Run } from './dev-process.js';
 
-/** Sends the printed list request, which has the printed key. @returns the status of the response */
+/**
+ * Runs the first printed curl command, which requests a list with the printed key.
+ * @returns the status of the response
+ */
 async function listStatus({ welcome }: Run): Promise<number> {
   const [list = ''] = curlLines(welcome);
   return (await paste(list)).status;
 }
 
-// Regression: a second `dev` printed a key that stayed rejected. Its new database did not take over the records of the
-// first `dev`.
+// Regression: on a Redis that another `dev` had used, `dev` printed a key that its gateway always rejected. The
+// registry of the new `dev` had a new database, and did not take over the records that the other `dev` had left.
 t.test(
   'dev works on a Redis that another dev has used or is using',
   { skip: (!hasCurl && 'curl is not installed') || withoutRedis },

@@ -43,7 +43,7 @@ function linesIn(text: string): Line[] {
     .map((line) => JSON.parse(line) as Line);
 }
 
-/** Runs `events export` at an address. */
+/** Runs `events export` against the registry at this URL. */
 function exportAt(t: Test, url: string, ...args: string[]) {
   const file = `${t.testdirName}-token`;
   writeFileSync(file, token);
@@ -236,7 +236,10 @@ t.test('--output creates a file for the owner alone, and never overwrites one', 
   );
 });
 
-/** A registry that sends this many pages of two events, and then responds with 503. */
+/**
+ * A registry whose events have the sequence numbers `seqs`. It sends `pages` pages of two events, and then responds
+ * with 503.
+ */
 function failingRegistry(t: Test, pages: number, seqs: readonly number[]): Promise<string> {
   const event = {
     ...{ at: '2026-01-02T03:04:05.006Z', actor: 'ada', action: 'key.reset', merchantId: 'm_1', keyId: null },
@@ -325,7 +328,7 @@ t.test('a full disk leaves whole pages in the file, and the export continues aft
   const { out } = await exporting();
   const all = linesIn(out).map(({ event }) => event.sequence);
   const args = ['events', 'export', '--registry', url, '--token-file', `${directory}/token`, '--output', file];
-  // Room for one page, and for a part of the next.
+  // File size limit in KiB: room for one page, and for a part of the next one.
   const limit = Math.ceil((1.5 * 500 * (out.length / all.length)) / 1024);
   const child = spawn(...limitedCommand(limit, args), { stdio: ['ignore', 'pipe', 'pipe'] });
   let err = '';

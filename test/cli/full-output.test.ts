@@ -36,8 +36,8 @@ t.test('a disk that takes only a part of the output causes the same error', (t) 
   t.end();
 });
 
-// Regression: a full disk left empty files, which the next start took for whole secrets. It reported a damaged file, or
-// sent an empty token.
+// Regression: on a full disk, `dev` left empty files for its secrets. Its next start took them for complete secrets,
+// and either reported a damaged file or sent an empty token.
 t.test('dev leaves no incomplete file on a full disk', (t) => {
   const directory = t.testdir();
   const [command, args] = limitedCommand(0, ['dev', '--data-dir', directory]);
@@ -68,8 +68,8 @@ t.test('dev leaves no incomplete token on a full disk', (t) => {
   t.end();
 });
 
-// Regression: a gateway or registry could not start on a full disk, because it first wrote a new key beside the
-// existing one.
+// Regression: a gateway or registry could not start on a full disk, because it wrote a new key beside the existing one
+// before it read the existing one.
 t.test('an existing signing key is read on a full disk', (t) => {
   const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' });
   const file = path.join(t.testdir(), 'instance.pem');

@@ -246,7 +246,7 @@ t.test('Ctrl-C ends an import after the batch in progress, with status 130', asy
   const registry = await startServer(t, (request, response) => {
     if (request.url === '/imports') {
       importing?.kill('SIGINT');
-      importing = null; // a second signal would end the process at once
+      importing = null; // a signal a second or more later would end the process at once
     }
     forward(url, request, response);
   });

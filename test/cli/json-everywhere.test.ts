@@ -7,7 +7,10 @@ import { readLogSecret } from '../../src/cli/compose/secrets.js';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import { ran } from './ran.js';
 
-/** Long-running commands print only their log, which is JSON already; a completion script is not data. */
+/**
+ * Commands without `--json`. The long-running ones print only their log, which is JSON already; a completion script is
+ * not data.
+ */
 const withoutData = ['gateway', 'registry', 'services', 'completion'];
 
 t.test('every command that prints data has --json, and every file option completes files', async (t) => {

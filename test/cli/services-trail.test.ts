@@ -17,7 +17,7 @@ import { ran } from './ran.js';
 /** How the network between services and registry fails: not at all, before the request, or before the response. */
 type Network = 'works' | 'away' | 'loses responses';
 
-/** A registry and services as configured, and a network between them that fails on demand. */
+/** Starts a registry and the services, with a network between them that fails on demand. */
 async function fixture(t: Test) {
   const key = await newServicesTokenKey();
   const signer = new NoteSigner('registry.example', generateKeyPairSync('ed25519').privateKey);
@@ -84,7 +84,7 @@ async function fixture(t: Test) {
     const text = await (await fetch(`${services.url}/metrics`)).text();
     return Number(new RegExp(`^${name} (.+)$`, 'm').exec(text)?.[1]);
   };
-  /** Advances the clock by 30 seconds, the longest pause between two attempts to send, until the condition holds. */
+  /** Advances the clock in steps of 30 s until the condition holds. The services try to send at least that often. */
   const untilSo = async (isSo: () => boolean | Promise<boolean>): Promise<void> => {
     while (!(await isSo())) {
       time.advance(30_000);

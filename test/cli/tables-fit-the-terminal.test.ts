@@ -102,7 +102,10 @@ t.test('only a terminal has a width', (t) => {
   t.end();
 });
 
-/** A registry with a merchant and two keys whose rows are wide. */
+/**
+ * Starts a registry with a merchant and two keys whose rows are wide. Returns the merchant, the ids of the keys, and
+ * the environment variables with which commands use this registry.
+ */
 async function wideRows(t: Test) {
   const { app, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const url = await app.listen({ host: '127.0.0.1', port: 0 });

@@ -37,7 +37,7 @@ t.test(
     });
     await once(refusing.listen(server.port, '127.0.0.1'), 'listening');
     t.teardown(() => refusing.close());
-    // The gateway polls Redis every ten seconds, and reconnects more often.
+    // The gateway reads the list from Redis every ten seconds. While Redis is away, it tries to connect more often.
     const patience = Date.now() + 60_000;
     while (warnings.length === 0 && Date.now() < patience) await wait(100);
     const enough = attempts + 5;

@@ -9,7 +9,7 @@ import { ran } from './ran.js';
 
 const cli = (...args: string[]) => ran('tor-exits', ...args);
 
-/** Writes a configuration file next to the list and its snapshot. */
+/** Writes a configuration file with these settings into the directory. Returns the options that select the file. */
 async function configured(directory: string, settings: object): Promise<string[]> {
   const file = path.join(directory, 'gateway.yaml');
   const torExits = { allowReserved: true, snapshotFile: path.join(directory, 'snapshot.json') };

@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { productCommand } from '../product-command.js';
 
-/** Makes V8 print its flags when a command ends. */
+/** The URL of a module that is loaded before a command. It makes V8 print its flags when the command ends. */
 const preload = `data:text/javascript,${encodeURIComponent(`
   import { setFlagsFromString } from 'node:v8';
   process.on('exit', () => setFlagsFromString('--help'));
@@ -13,13 +13,13 @@ const preload = `data:text/javascript,${encodeURIComponent(`
 
 const directory = t.testdir();
 
-/** A peak of this many megabytes shows that V8 optimised the parser. */
+/** If V8's memory outside its heap peaks at this many megabytes, V8 has optimised undici's parser. */
 const enough = 24;
 
 function flagsOf(command: string): string {
   const file = path.join(directory, command);
   const line = productCommand([command, '--config', '/nowhere.yaml'], ['--import', preload]);
-  // A file instead of a pipe: V8 does not wait while a pipe is full.
+  // The flags go to a file. V8 does not wait while a pipe is full, so a pipe would lose some of them.
   spawnSync(...line, { stdio: ['ignore', openSync(file, 'w'), 'ignore'] });
   return readFileSync(file, 'utf8');
 }
@@ -48,7 +48,11 @@ t.test("undici's parser is not optimised by V8, which would need 30 MB for a sho
   t.end();
 });
 
-/** V8's peak memory outside its heap, in megabytes, while undici is used like in a warm-up. */
+/**
+ * Runs a process that uses undici as a gateway's warm-up does. Returns the peak of V8's memory outside its heap, in
+ * megabytes.
+ * @param isTuned whether the process sets the flags of a gateway
+ */
 function peakOf(isTuned: boolean): number {
   const program = `
     import http from 'node:http';

@@ -31,7 +31,7 @@ function line(at: number, fields: { ip: string; country?: string; as?: number; c
   });
 }
 
-/** Writes a log with a hash chain. */
+/** Writes the lines to a log with a hash chain. Returns the path of the log. */
 async function logOf(folder: string, name: string, lines: readonly string[]): Promise<string> {
   const file = path.join(folder, name);
   const log = openLog(file);

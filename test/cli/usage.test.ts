@@ -19,7 +19,10 @@ const now = Date.now();
 const hour = Math.floor(now / 3_600_000) * 3_600_000;
 const day = Math.floor(now / 86_400_000) * 86_400_000;
 
-/** A registry with a merchant and a key. Returns the commands, and `send`, which sends a batch as a gateway does. */
+/**
+ * Starts a registry with a merchant and a key. `command` of the result runs a command against the registry. `send`
+ * sends it a batch of usage, as a gateway does.
+ */
 async function usageCommands(t: Test) {
   const folder = t.testdir();
   const tokenFile = path.join(folder, 'token');

@@ -52,7 +52,7 @@ services: { listen: { port: 0 } }
   const unreplaced = [key, base, data].reduce((text, value) => text.replaceAll(value, ''), pasted);
   t.notMatch(unreplaced, /8443|\.\/var|…/, 'every address and path was replaced');
 
-  /** Runs lines in a shell that keeps the variables set earlier. */
+  /** Runs all lines in one new shell, so that later lines can use variables of earlier ones. Returns the output. */
   async function paste(...lines: string[]): Promise<string> {
     const shell = spawn('sh', ['-c', ['set -e', ...lines].join('\n')]);
     let output = '';

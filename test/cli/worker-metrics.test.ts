@@ -22,7 +22,7 @@ t.test('sums over workers never decrease, whatever workers are slow, end or are 
   t.equal(await sum([one, await metricsOf(100)], [other, await metricsOf(50)]), '150');
   t.equal(await sum([one, null], [other, await metricsOf(60)]), '160', 'one worker is slow');
   const reply = await metricsOf(110);
-  workers.ended(one); // while waiting for the other worker
+  workers.ended(one); // after its reply, while the primary process still waits for the other worker
   t.equal(await sum([one, reply], [other, null]), '160', 'the ended worker is counted exactly once');
   t.equal(await sum([third, await metricsOf(1)], [other, await metricsOf(60)]), '161', 'one worker is replaced');
   workers.ended(other);

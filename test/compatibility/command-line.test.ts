@@ -23,7 +23,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Runs a command line of a release. */
+/** Runs a command of the release whose build is in the directory `root`. */
 type Start = (args: readonly string[], root: string) => Promise<Ended>;
 
 const asProcess: Start = async (args, root) => {
@@ -44,7 +44,10 @@ const inThisProcess: Start = async (args, root) => {
   return { status, stdout, stderr };
 };
 
-/** Runs an administration command of a release with --json; fails the test if the command fails. */
+/**
+ * Returns a function that runs an administration command of a release with --json, and returns the parsed output. The
+ * function fails the test if the command fails.
+ */
 function commandLine(t: Test, start: Start, root: string): Run {
   return async (...args) => {
     const { status, stdout, stderr } = await start([...args, '--json'], root);
@@ -54,8 +57,8 @@ function commandLine(t: Test, start: Start, root: string): Run {
 }
 
 /**
- * Runs the administration commands that both releases have. One that creates, one that shows a secret and one that
- * lists run as processes. Such a process would show a warning of Node or a handle that stays open.
+ * Runs the administration commands that both releases have. Three of them run as processes, because only a process
+ * shows a warning of Node or a handle that stays open: one creates, one shows a secret, one lists.
  */
 async function administer(t: Test, root: string, keyIdOption: string): Promise<void> {
   const runProcess = commandLine(t, asProcess, root);

@@ -16,10 +16,13 @@ export const withoutFormerRelease =
 
 const run = promisify(execFile);
 
-/** The former release is built once for each `npm ci`, because a build takes both cores for half a minute. */
+/**
+ * The folder of the former release. Until `npm ci` deletes it, all tests use the same build, because a build takes both
+ * cores for half a minute.
+ */
 const root = path.resolve('node_modules/.cache', `former-release-${formerRelease.slice(0, 12)}`);
 const isBuilt = path.join(root, 'built');
-/** A build that has not ended after this time was aborted. */
+/** If a build has not ended after this many milliseconds, it was aborted, and a test builds anew. */
 const abortedMilliseconds = 240_000;
 
 /** Returns the folder of the former release. Builds it first if neither this test nor another one has done so. */
@@ -51,8 +54,8 @@ async function build(): Promise<void> {
   const [own, former] = await Promise.all([lockedPackages('.'), lockedPackages(root)]);
   if (hasPackagesOf(former, own)) await symlink(path.resolve('node_modules'), path.join(root, 'node_modules'));
   else await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: root });
-  // Without the former release's development tools, because installing them took most of the time. The bundler is that
-  // of this release.
+  // The former release is built with the bundler of this release. Installing its own development tools would take most
+  // of the time.
   const tools = `${path.resolve('node_modules/.bin')}${path.delimiter}${process.env.PATH ?? ''}`;
   await run('npm', ['run', '--silent', 'build'], { cwd: root, env: { ...process.env, PATH: tools } });
 }

@@ -4,13 +4,13 @@ import type { Test } from 'tap';
 import { openSite } from '../deployment/deployment.js';
 import type { Part } from '../deployment/process.js';
 
-/** A gateway's response: the status, and the message of the envelope. */
+/** The status and the message of a gateway's response, or the reason why there was no response. */
 type Verdict = string;
 
 /** A gateway process of one of the releases. */
 export interface RunningGateway {
   ask(key: string): Promise<Verdict>;
-  /** Stops it after the requests in progress have been answered. */
+  /** Stops the gateway after the requests in progress have ended. */
   stop(): Promise<void>;
 }
 
@@ -57,7 +57,8 @@ interface Data {
 }
 
 /**
- * Starts Redis and an upstream. Redis may take long for a command: a busy machine must not look like an outage.
+ * Starts Redis and an upstream. The result starts registries and gateways that use them. A Redis command may take five
+ * seconds, because a busy machine must not look like an outage.
  * @param databaseUrl URL of an empty database; null: an SQLite file
  */
 export async function startMixedDeployment(t: Test, databaseUrl: string | null): Promise<MixedDeployment> {

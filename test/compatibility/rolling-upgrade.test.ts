@@ -31,7 +31,7 @@ const current = '.';
 class Upgrade {
   readonly #t: Test;
   readonly #deployment: MixedDeployment;
-  /** The running gateways, to which requests are sent in turn. */
+  /** The running gateways. The steady requests are distributed evenly over them. */
   readonly #gateways: RunningGateway[] = [];
   readonly #problems: string[] = [];
   #valid: CreatedKey | null = null;
@@ -47,7 +47,7 @@ class Upgrade {
     this.#deployment = deployment;
   }
 
-  /** Starts the gateways and the requests. */
+  /** Starts a gateway from each build in `roots`, creates a valid and a revoked key, and starts the steady requests. */
   async begin(registry: RunningRegistry, roots: readonly string[]): Promise<void> {
     this.#merchantId = await registry.createMerchant();
     this.#gateways.push(...(await Promise.all(roots.map((root) => this.#deployment.startGateway(root)))));
@@ -126,7 +126,10 @@ class Upgrade {
     }
   }
 
-  /** Waits until each gateway applies a change that its registry did not confirm as in force. */
+  /**
+   * Waits until each gateway accepts the key, or refuses it if it is not valid. Used after a change that the registry
+   * did not confirm as in force.
+   */
   async #settle(key: string, isValid: boolean): Promise<void> {
     const begun = performance.now();
     for (;;) {
@@ -152,8 +155,8 @@ class Upgrade {
       const [key, expected] = kinds[(turn >> 1) % kinds.length] ?? kinds[0];
       let verdict = await gateway?.ask(key);
       this.#requests += 1;
-      // After a registry has taken over, a gateway queries it for unknown records. A busy machine can stall the
-      // registry for a second, so that its reply is late. Then 503 is right, and a client repeats the request.
+      // After one registry has replaced another, gateways query the new one for keys that Redis lacks. A busy machine
+      // can delay the registry's reply by a second. Then 503 is right, and a client repeats the request.
       if (verdict === undecided) {
         this.#repeated += 1;
         verdict = await gateway?.ask(key);

@@ -21,7 +21,7 @@ const versions = readdirSync(folder, { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name);
 
-/** The keys of these records; they are valid nowhere else. */
+/** The keys whose records the directories contain. They are valid nowhere else. */
 const keys = {
   live: 'svc_live_6ZQh5kgopJqUDcamWUgwWUIOiafHB3Zyga8LVNwxQda2Rm9L1',
   test: 'svc_test_T4QM0yfaC41UMRbKryTmRtwnN1iSy4VuRHphwkquevU3mBwCP',

@@ -21,7 +21,10 @@ identity: { publishedKeyFiles: [next.pem] }
 accessLog: { destination: log/access.log }
 `;
 
-/** Every option whose value names a file, according to its description or name. */
+/**
+ * Returns the dotted names of all options whose value, according to `expects`, is the path of a file, but which do not
+ * declare this with `holds`.
+ */
 function fileOptions(option: Option, at: string): string[] {
   const { properties, patternProperties, items, expects, holds } = nonNull(option);
   const children = { ...properties, ...patternProperties, ...(items && { '*': items }) };

@@ -260,7 +260,7 @@ t.test('for any input, the resulting configuration matches the schema', (t) => {
         let at: Record<string, unknown> = given;
         for (const part of path.slice(0, -1)) {
           const before = at[part];
-          // Wraps a string into an object, because its characters cannot be assigned.
+          // Replaces an earlier value that cannot have properties, such as a string, by an empty object.
           at = at[part] = (typeof before === 'object' && before !== null ? before : {}) as Record<string, unknown>;
         }
         at[path.at(-1) ?? 'x'] = value;

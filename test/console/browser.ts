@@ -17,7 +17,7 @@ const executablePath = '/usr/bin/chromium';
 export const withoutBrowser =
   spawnSync(executablePath, ['--version']).status === 0 ? false : 'Chromium is not installed: apt-get install chromium';
 
-/** The product in a process of its own, with the link that it prints. */
+/** `merchant-gateway dev` as a separate process, with the sign-in link that it prints. */
 export interface Product {
   readonly link: string;
   readonly origin: string;
@@ -28,7 +28,7 @@ export interface Product {
   ask<Data>(method: string, path: string, body?: object): Promise<Data>;
   /** Like `ask`, but as the treasurer of the demo. */
   askAsTreasurer: Product['ask'];
-  /** Runs `merchant-gateway` as the owner of the demo; resolves with its standard output. */
+  /** Runs `merchant-gateway` as the owner of the demo; returns its standard output. */
   run(...args: readonly string[]): string;
 }
 
@@ -173,9 +173,9 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
-/** Returns the accessibility problems of a page, by the rules of WCAG 2.2 AA. */
+/** Returns the accessibility problems of a page, by the rules of WCAG 2.2 AA and the best practices of axe. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
-  // Code that runs in the page is a text, because Node has no types for it.
+  // Code that runs in the page is a string, because TypeScript compiles this file without the types of browsers.
   if (!(await page.evaluate<boolean>('window.axe !== undefined'))) await page.evaluate(axe);
   return page.evaluate<string[]>(`
     axe.run({ runOnly: ${JSON.stringify(rules)} }).then(({ violations }) =>

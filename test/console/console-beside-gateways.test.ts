@@ -11,7 +11,7 @@ t.test(
   'a person signs in at the provider, and what they change in the browser is in force on each gateway',
   { skip: withoutBrowser === false ? withoutRedis : withoutBrowser, timeout: 240_000 },
   async (t) => {
-    const port = await freePort(); // the provider must know the address of the console beforehand
+    const port = await freePort(); // the provider starts before the console, and must know the console's address
     const origin = `http://127.0.0.1:${port}`;
     const rules = [{ claim: 'groups', value: 'ops', roles: ['operator'] as ['operator'] }];
     const { issuer } = await openIdProvider(t, new Map([['ada', ['ops']]]), rules, [

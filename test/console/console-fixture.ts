@@ -8,7 +8,7 @@ import { registryFixture } from '../registry/registry-fixture.js';
 export const origin = 'https://console.example.com:7443';
 const host = new URL(origin).host;
 
-/** What a test request to the console has. */
+/** The parts of a test request to the console, besides its method and path. */
 interface Asked {
   readonly body?: object;
   /** The session cookie. */
@@ -26,7 +26,7 @@ export interface Shown<Data> {
 }
 
 /**
- * A registry with its console, whose pages are a few small files.
+ * Creates a registry on the database `url`, with a console whose pages are a few small files.
  * @param behindProxy the addresses of the proxies in front of the console; null without proxies
  */
 export async function consoleFixture(
@@ -69,7 +69,7 @@ export async function consoleFixture(
     };
   }
 
-  /** Creates an administrator; returns their id and a token. */
+  /** Creates an administrator and a token; returns both ids and the token. */
   async function createPerson(name: string, roles: readonly string[], merchantId?: string) {
     const body = { name, roles, merchantId };
     const { id } = (await registry.call<{ id: string }>('POST', '/administrators', { body })).body.data;
@@ -79,7 +79,7 @@ export async function consoleFixture(
     return { id, token: created.body.data.token, tokenId: created.body.data.id };
   }
 
-  /** Creates a link with a token; returns the secret in it. */
+  /** Creates a sign-in link for the person who has the token; returns the secret in the link. */
   async function createLink(token: string, body: object = {}): Promise<string> {
     const response = await app.inject({
       ...{ method: 'POST', url: '/console-links', payload: JSON.stringify(body) },
@@ -93,7 +93,7 @@ export async function consoleFixture(
   const enter = (secret: string, session?: string) =>
     ask('POST', '/console/api/enter', { body: { token: secret }, session });
 
-  /** Signs a person in with a link; returns the session cookie. */
+  /** Signs in the person who has the token, with a sign-in link; returns the session cookie. */
   const signIn = async (token: string): Promise<string> => sessionIn(await enter(await createLink(token)));
 
   const eventsOf = async (action: string) =>

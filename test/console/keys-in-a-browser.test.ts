@@ -36,7 +36,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
   t.match(key, /^svc_test_\w+$/);
   await noProblems('a key, shown once');
 
-  // Escape warns: the key would be lost.
+  // Escape does not close the dialog but shows a warning, because the key would be lost.
   await page.keyboard.press('Escape');
   await page.getByText('You have not copied the key').waitFor();
   await page.getByRole('button', { name: 'Go back' }).click();
@@ -141,7 +141,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
     await click('Cancel');
     await page.unroute('**/reset');
 
-    // There is no response at all; the page waits 200 ms instead of half a minute.
+    // Now the request gets no response. The test shortens the page's timeout from half a minute to 200 ms.
     await page.evaluate(`(() => {
       const timeout = AbortSignal.timeout.bind(AbortSignal);
       AbortSignal.timeout = () => timeout(200);

@@ -200,7 +200,7 @@ t.test(
     });
 
     await t.test('a list that somebody else has changed is shown, and must be confirmed anew', async (t) => {
-      // Without the stream, the page does not learn of the other change.
+      // The test refuses the event stream, which would inform the page of the other person's change.
       await page.route(stream, (route) => route.fulfill({ status: 503 }));
       await page.goto(`${of}/allowlists`);
       await addresses.fill('8.0.0.0/7');
@@ -219,7 +219,7 @@ t.test(
       await confirmation.waitFor();
       t.notOk(await confirmation.isChecked());
 
-      // A change of one's own is no conflict, even if its response was lost.
+      // A person who saves again after a lost response sees no conflict with their own first attempt.
       await page.route(ofMerchant, async (route) => {
         if (route.request().method() !== 'PATCH') return route.fallback();
         await route.fetch();

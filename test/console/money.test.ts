@@ -1,7 +1,7 @@
 import { build } from 'esbuild';
 import t from 'tap';
 
-/** The functions of the page, which the build bundles with the rest of the console. */
+/** The functions of `money.ts`. The test bundles this file alone, because the console's bundle does not export them. */
 interface Money {
   readonly minorUnits: (typed: string, currency: string) => number | null;
   readonly decimalText: (minor: number, currency: string) => string;
@@ -25,7 +25,7 @@ t.test('a typed amount becomes minor units exactly', (t) => {
     ['0.29', 'USD', 29],
     ['1.005', 'KWD', 1_005],
     ['1500', 'JPY', 1_500],
-    // For these currencies, browsers use another number of decimal places than ISO 4217.
+    // For PKR, HUF and IQD, browsers use another number of decimal places than ISO 4217.
     ['1500.50', 'PKR', 150_050],
     ['1500', 'HUF', 150_000],
     ['1.5', 'IQD', 1_500],

@@ -68,7 +68,7 @@ t.test(
       await page.getByRole('heading', { name: 'Administrators' }).waitFor();
       await releaseLate();
       await (await responded).finished();
-      // The page has handled the late response when the next one arrives.
+      // When the response to one more request arrives, the page has handled the late response.
       await page.evaluate(`fetch('/console/api/me').then((response) => response.text())`);
       t.match(page.url(), /\/administrators$/);
 
@@ -138,8 +138,8 @@ t.test(
       await button('Save').click();
       await page.getByRole('row', { name: /sam .*support, auditor/ }).waitFor();
 
-      // The registry demands a new proof of identity, once. The form has roles and a status, and this change is of the
-      // status. The retry must send the status again, and not the roles.
+      // The form has roles and a status, and this test changes the status. The first attempt is refused, because it
+      // needs a new proof of identity. The retry must send the status again, and not the roles.
       const sent: unknown[] = [];
       await page.route('**/administrators/adm_*', async (route) => {
         if (route.request().method() !== 'PATCH') return route.fallback();

@@ -19,7 +19,8 @@ t.test('the pages of the console are small, and each asset has its compressed fi
   t.end();
 });
 
-// While registries of two builds serve one address, the script of the page can be missing.
+// During an upgrade, one address can lead to registries of two builds. If one serves the page, and the other gets the
+// request for the page's script, the script is missing, because each build has only its own script.
 t.test('the page says what to do if its script does not load, without an inline style or script', (t) => {
   const page = readFileSync('dist/console/index.html', 'utf8');
   t.match(

@@ -91,7 +91,7 @@ onEachDatabase('a link expires with the token that created it', async (t, url) =
   const invited = await app.inject({ method: 'POST', url: at, headers: { authorization } });
   t.match([invited.statusCode, invited.json()], [201, { data: { expiresAt: short.expiresAt } }]);
 
-  // This link has a later expiry than its token.
+  // The second link gets a later expiry than the token that created it, as links had before the fix.
   const later = database.updateTable('console_links').set({ expires_at: time.now() + 10 * minute });
   await later.where('digest', '=', digestOf(changed)).execute();
   time.advance(6 * minute);

@@ -19,7 +19,10 @@ async function fixture(t: Test, url: string) {
   const start = (query = '', session?: string) => parts.ask('GET', `/console/sign-in${query}`, { session });
   const stateIn = ({ cookies }: Shown<unknown>) =>
     cookies.find(({ name }) => name === '__Host-console-login')?.value ?? '';
-  /** Does what the browser does when the provider sends it back: another site causes the request. */
+  /**
+   * Sends the request with which a browser follows the provider's redirect to `to`. The browser marks the request as
+   * cross-site, because the provider is another site. `state` is the cookie that the console set at the start.
+   */
   const comeBack = (to: string, state: string) =>
     parts.ask('GET', to.slice(origin.length), {
       headers: { cookie: `__Host-console-login=${state}`, origin: undefined, 'sec-fetch-site': 'cross-site' },
@@ -63,7 +66,8 @@ onEachDatabase('a person signs in at the OpenID provider, and proves their ident
   const create = (of: string) =>
     ask('POST', `/console/api/merchants/${id}/keys`, { session: of, body: { environment: 'test' } });
   t.equal((await create(session)).status, 201);
-  // The proof has the time of the provider. The provider's clock has gone on since the registry's clock was set to it.
+  // The provider's clock dates the proof, and it runs while the registry's test clock stands still. So the test counts
+  // the five minutes from the present.
   time.advance(Date.now() - time.now() + 5 * 60_000 + 2_000);
   t.equal((await create(session)).status, 403, 'a proof counts for five minutes');
   time.advance(-5 * 60_000 - 2_000);

@@ -8,7 +8,7 @@ import { consoleFixture, origin } from './console-fixture.js';
 
 const bearer = (token: string): OutgoingHttpHeaders => ({ authorization: `Bearer ${token}` });
 
-/** Opens a stream, by default of the admin API; `text` is what has arrived. */
+/** Opens an event stream, by default that of the admin API. `text` of the result is all that has arrived so far. */
 async function openStream(t: Test, port: number, headers: OutgoingHttpHeaders, path = '/stream') {
   const request = http.get({ port, path, headers });
   const [response] = (await once(request, 'response')) as [IncomingMessage];
@@ -99,8 +99,8 @@ t.test('HEAD opens no stream', async (t) => {
   t.equal((await openStream(t, port, bearer(token))).response.statusCode, 200);
 });
 
-// Regression: each failed attempt counted as an open stream as long as its connection lived. So after an outage the
-// browser got 429.
+// Regression: a failed attempt to open a stream counted as an open stream until its connection closed. A browser that
+// had tried often during an outage reached the limit, and got 429 after the outage.
 t.test('streams that could not be opened in an outage leave room for others', async (t) => {
   const { app, database, createPerson } = await consoleFixture(t, 'sqlite::memory:');
   const { token } = await createPerson('ada', ['operator']);
@@ -139,8 +139,8 @@ t.test('a stream that a page opens by itself keeps no session open', async (t) =
   t.equal((await ask('GET', '/console/api/me', { session })).status, 401);
 });
 
-// Regression: the check that ended a stream also wrote a keep-alive comment to it. This destroyed the stream before it
-// was complete.
+// Regression: the periodic check ended the stream of an expired token, and then wrote a keep-alive comment to the ended
+// stream. That write destroyed the stream before all of it was sent.
 onEachDatabase('a stream whose token expires ends completely, with an event', async (t, url) => {
   const { app, call, createPerson, time } = await consoleFixture(t, url);
   const { id } = await createPerson('ada', ['operator']);

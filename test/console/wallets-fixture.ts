@@ -17,7 +17,7 @@ interface WalletsOptions extends Partial<RegistryOptions> {
   readonly behindProxy?: readonly string[];
 }
 
-/** A console whose registry relays to the operators' API of the services, over loopback. */
+/** Creates a console whose registry forwards wallet requests to the operators' API of the services, over loopback. */
 export async function walletsFixture(
   t: Test,
   { url, timeoutMilliseconds = 60_000, behindProxy, ...further }: WalletsOptions = {},
@@ -46,7 +46,7 @@ export async function walletsFixture(
   const trail: Trail = async (events) => {
     t.equal((await registry.call('POST', '/events/services', { body: { events } })).status, 200);
   };
-  /** Sends the stored events of the services to the registry. */
+  /** Sends the stored events of the services to the registry; resolves with whether more could be waiting. */
   const sendEvents = (): Promise<boolean> => new OperatorEvents({ database: backing.database, trail }).send();
   return { ...registry, services, received, signInAs, sendEvents };
 }

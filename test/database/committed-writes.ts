@@ -13,7 +13,10 @@ export function countCommits(t: Test, url: string): Promise<() => Promise<number
 
 const [headerBytes, frameHeaderBytes, pageSizeAt, saltsAt] = [32, 24, 8, 16];
 
-/** Counts the commit frames in the write-ahead log: their field for the database size is not 0. */
+/**
+ * Resolves with a function that counts the commit frames in the write-ahead log. These are the frames whose field for
+ * the database size is not 0.
+ */
 function countInSqlite(t: Test, path: string): Promise<() => Promise<number>> {
   // An open read transaction keeps the write-ahead log from being restarted.
   const reader = new Libsql(path);
@@ -33,7 +36,10 @@ function countInSqlite(t: Test, path: string): Promise<() => Promise<number>> {
   return Promise.resolve(() => Promise.resolve(count()));
 }
 
-/** Counts by a trigger on every table, which records the transaction id. */
+/**
+ * Adds a trigger to every table, which records the id of each transaction that writes. Resolves with a function that
+ * counts the recorded ids.
+ */
 async function countInPostgres(t: Test, url: string): Promise<() => Promise<number>> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);

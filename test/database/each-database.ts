@@ -19,7 +19,7 @@ export function onEachDatabase(title: string, body: (t: Test, url: string) => Pr
   });
 }
 
-/** Creates an empty database, which is dropped after the other teardowns of the test. */
+/** Creates an empty database; returns its URL. It is dropped after all teardowns that the test registers later. */
 export async function createPostgresDatabase(t: Test): Promise<string> {
   const name = `mg_test_${randomBytes(8).toString('hex')}`;
   await onServer(`create database ${name}`);

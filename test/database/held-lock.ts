@@ -9,7 +9,10 @@ const program = `
   process.stdin.resume().on('end', () => database.exec('rollback'));
 `;
 
-/** Starts a process that holds the exclusive lock of an SQLite file; `release` resolves once that process has ended. */
+/**
+ * Starts a process that holds the exclusive lock of an SQLite file. `release` of the result releases the lock, and
+ * resolves once the process has ended.
+ */
 export async function holdLock(t: { teardown(end: () => unknown): void }, url: string) {
   const path = url.replace(/^sqlite:/, '');
   const holder = spawn(process.execPath, ['-e', program, path], { stdio: ['pipe', 'pipe', 'inherit'] });

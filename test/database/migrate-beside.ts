@@ -12,7 +12,7 @@ interface Beside {
   readonly from: string;
 }
 
-/** Creates a database with the migrations before `from`, and another client of it that has begun a transaction. */
+/** Creates a database with the migrations before `from`. Returns its URL, and a client in an open transaction. */
 async function startFormer(t: Test, { migrations, from }: Beside) {
   const url = await createPostgresDatabase(t);
   const former = openDatabase<unknown>({ url, pool });
@@ -28,9 +28,9 @@ const waiting = `select from pg_locks where not granted and database =
   (select oid from pg_database where datname = current_database())`;
 
 /**
- * Migrates a PostgreSQL database, beginning with the migration `from`, while a lock like that of an autovacuum is held.
- * PostgreSQL cancels an autovacuum only for a client that waits longer than `deadlock_timeout`, so the migration must
- * wait longer.
+ * Migrates a PostgreSQL database, beginning with the migration `from`, while another client holds a lock on the table
+ * like that of an autovacuum. PostgreSQL cancels an autovacuum only for a client that waits longer than
+ * `deadlock_timeout`, so the migration must wait longer than that.
  */
 export async function migrateBesideVacuum(t: Test, beside: Beside, table: string): Promise<void> {
   const { url, other } = await startFormer(t, beside);
@@ -59,7 +59,8 @@ export async function migrateBeside(
   { tables, ...beside }: Beside & { readonly tables: readonly [string, string] },
 ): Promise<void> {
   const { url, other } = await startFormer(t, beside);
-  // On a busy machine, the lock timeout of the migration can fire late. PostgreSQL must not abort this client then.
+  // PostgreSQL resolves a deadlock by aborting the client whose `deadlock_timeout` ends first. With 60 s, that is never
+  // this client, even if the migration's lock timeout fires late on a busy machine.
   await other.query("set deadlock_timeout = '60s'");
   // Locks a table as an insert or an update does.
   const lock = (table: string) => other.query(`lock table ${table} in row exclusive mode`);

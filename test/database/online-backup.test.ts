@@ -6,7 +6,10 @@ import { ran } from '../cli/ran.js';
 
 const owner = { merchant_id: 'm', environment: 'live', created_at: 1 } as const;
 
-/** The services' database in a directory, a configuration that names it, and the command line. */
+/**
+ * Creates a database of the services, and a configuration file that names it. `command` of the result runs a `database`
+ * command with this configuration.
+ */
 async function withServices(t: Test) {
   const folder = t.testdir();
   const file = (name: string): string => `${folder}/${name}`;

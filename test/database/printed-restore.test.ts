@@ -22,7 +22,8 @@ function printed(heading: string, ...commands: string[]): string[] {
   return (block?.commands.split('\n') ?? []).filter((line) => commands.includes(line.split(' ')[0] ?? ''));
 }
 
-// Regression: `pg_restore --clean` left the tables of the later release, and the next upgrade failed.
+// Regression: `pg_restore --clean` left the tables that the upgrade had created, because the backup did not have them.
+// The next upgrade then failed, because it tried to create them again.
 t.test('a backup from before an upgrade is restored as printed, and upgraded again', { skip }, async (t) => {
   const url = await createPostgresDatabase(t);
   const [former, present] = [Object.fromEntries(Object.entries(migrations).slice(0, -1)), migrations];

@@ -6,7 +6,7 @@ export async function queryPlans<Tables>(
   { database, file }: { readonly database: Kysely<Tables>; readonly file: string },
   act: (watched: Kysely<Tables>) => Promise<unknown>,
 ): Promise<string[]> {
-  // `transformQuery` also sees parts of queries, which have no result.
+  // Kysely calls `transformQuery` for parts of queries, too. It calls `transformResult` only for executed queries.
   const seen = new Map<unknown, CompiledQuery>();
   const run: (CompiledQuery | undefined)[] = [];
   const executor = database.getExecutor();

@@ -25,7 +25,7 @@ interface AdminResponse<Data> {
   readonly data: Data;
 }
 
-/** A registry in a process of its own. */
+/** A registry that runs as a separate process. */
 interface RegistryProcess extends Part {
   readonly url: string;
   /** Sends a request to the admin API. @param bearer default: the token of the deployment */
@@ -39,7 +39,7 @@ interface RegistryProcess extends Part {
   readonly metrics: () => Promise<string>;
 }
 
-/** A gateway in a process of its own. */
+/** A gateway that runs as a separate process. */
 export interface GatewayProcess extends Part {
   /** Where a client that sends raw bytes connects, and the certificate that it trusts. */
   readonly target: { readonly port: number; readonly ca: string };
@@ -102,7 +102,7 @@ export interface Site {
   readonly file: (name: string) => string;
   /** Writes the configuration of a process. @returns the file */
   readonly configure: (name: string, settings?: Settings) => Promise<string>;
-  /** Starts a process with a configuration of its own. */
+  /** Writes a configuration for a process, and starts the process with it. */
   readonly start: (
     part: PartName,
     settings?: Settings,

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { killAtEnd, limitedCommand, newInstallation, productCommand } from '../product-command.js';
 
-/** The parts of the product that are processes of their own. */
+/** The parts of the product that run as separate processes. */
 export type PartName = 'gateway' | 'registry' | 'services';
 
 /** The ports of a process by listener: `https`, `http` and `management` of a gateway, `api` of the others. */
@@ -11,7 +11,7 @@ type Ports = Readonly<Record<string, number>>;
 
 /** How a process is started. */
 export interface PartOptions {
-  /** The directory of its build; default: this one. */
+  /** The directory of its build; default: the current directory. */
   readonly root?: string;
   readonly nodeArguments?: readonly string[];
   /** Arguments in addition to the configuration. */

@@ -142,7 +142,7 @@ async function askPlainly({ gateway }: Scene, what: Ask): Promise<RawResponse> {
   return parseResponse(await exchangeBytes(connect(gateway.http, null), requestBytes(what)));
 }
 
-/** Closes the connection once the upstream has received the request. */
+/** Sends a request, and closes the connection once the upstream has received it. Resolves with null (no response). */
 async function hangUp({ gateway, upstream }: Scene, what: Ask): Promise<null> {
   const seen = upstream.seen.length;
   const socket = connect(gateway.https, gateway.ca);
@@ -163,7 +163,10 @@ const writing =
   async ({ gateway }) =>
     parseResponse(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
 
-/** A request for every outcome, by the code in its log line. */
+/**
+ * For each code of a log line, a function that sends a request with this outcome. It resolves with the response; null
+ * if there is none. The function for `upstream_timeout` sends nothing, because `upstream_busy` causes both outcomes.
+ */
 const ways: Readonly<Record<string, Way>> = {
   accepted: asking(withKey(liveKey)),
   https_required: (scene) => askPlainly(scene, withKey(liveKey)),
@@ -414,7 +417,7 @@ t.test('the duration of a request ends with its response, also if its owner is l
 const requests = Number(process.env.ACCESS_LOG_TEST_REQUESTS ?? 1500);
 const connections = 24;
 
-/** A client that sends requests in sequence, behind a proxy that reports TLS. */
+/** Sends requests in sequence, as a proxy that reports TLS. Aborts some at random after the response has begun. */
 async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
   const headers = [['x-forwarded-proto', 'https']] as const;
   const kept = ['/v1/transactions', '/v1/nowhere', '/v1//'].flatMap((path) => [
@@ -441,7 +444,7 @@ async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
 }
 
 t.test('one line per request, in an unbroken chain, while clients hang up at random', async (t) => {
-  // With a short timeout, a machine that stalls for a second would end requests before they were read and counted.
+  // With a short timeout for headers, the gateway would end some requests unread if the machine stalls for a second.
   const scene = await startScene(t, 'live', t.testdir(), 30);
   const { upstream, gateway, log } = scene;
   const respond = upstream.respond;

@@ -3,7 +3,7 @@ import type { SelfSigned } from '../../src/cli/dev/self-signed.js';
 
 const day = 86_400_000;
 
-/** The fields of a certificate; the defaults are valid now, for a server. */
+/** The fields of a certificate. By default, the certificate is valid now, for a server named `localhost`. */
 export interface CertificateSetup {
   readonly keyType?: 'ec' | 'rsa';
   readonly names?: readonly string[];

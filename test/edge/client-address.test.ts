@@ -91,7 +91,10 @@ t.test('only spaces and tabs are trimmed around an entry: a no-break space makes
   t.end();
 });
 
-/** The contract's rule written a second time, over Node's own parser of addresses and ranges. */
+/**
+ * The trusted proxies, for a second implementation of the contract's rule. It uses the parser of Node for addresses and
+ * ranges.
+ */
 const independentlyTrusted = new net.BlockList();
 independentlyTrusted.addSubnet('10.0.0.0', 8, 'ipv4');
 independentlyTrusted.addAddress('192.0.2.1', 'ipv4');

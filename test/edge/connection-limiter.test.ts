@@ -8,7 +8,7 @@ import { parseIpAddress } from '../../src/policy/ip-address.js';
 
 const socket = { destroy: () => undefined } as unknown as Socket;
 
-/** The reference model: a connection in a list that is scanned in full on each step. */
+/** A connection in the reference model, which is a list of connections. The model scans the whole list at each step. */
 interface Plain {
   readonly place: ConnectionSlot;
   readonly source: string | null;
@@ -29,10 +29,13 @@ interface Step {
  * two exist. Otherwise it prefers an idle connection of a merchant that has more than half of all connections.
  */
 const most = 17;
-/** Null: a trusted proxy. */
+/** The sources (client addresses or networks) of connections; null for a connection of a trusted proxy. */
 const sources = ['s0', 's1', 's2', null] as const;
 
-/** The connection that must close for a new one; undefined if none must. */
+/**
+ * Returns the connection that must close for a new one; undefined if none must.
+ * @param changedAt for each source, when its number of connections without a key last changed
+ */
 function victimOf(open: readonly Plain[], changedAt: ReadonlyMap<string, number>): Plain | undefined {
   const withoutKey = open.filter(({ merchant, source }) => merchant === null && source !== null);
   const countOf = (wanted: string | null): number => withoutKey.filter(({ source }) => source === wanted).length;
@@ -97,7 +100,7 @@ function agrees(steps: readonly Step[]): boolean {
     } else {
       leave(plain);
       plain.place.release();
-      plain.place.release(); // the 'close' event of an evicted connection arrives later
+      plain.place.release(); // as the later 'close' event of an evicted connection does
     }
     isSame &&=
       limiter.withoutKey === open.filter(({ merchant, source }) => merchant === null && source !== null).length;

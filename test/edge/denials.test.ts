@@ -22,7 +22,7 @@ const table: readonly {
   message: string;
   /** The reason in the log line of a GET; clients never see it. */
   reason: string;
-  /** What triggers the denial. */
+  /** This and the following fields trigger the denial. */
   config?: DeepPartial<Config>;
   records?: StoredRecords;
   torExits?: readonly string[];

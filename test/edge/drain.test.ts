@@ -106,8 +106,8 @@ t.test('a client that connects as the drain closes connections has one second fo
   await drained;
 });
 
-// After a stall, Node runs due timers before it reads sockets. `turn` precedes each stall, so that the timers run right
-// after the stall.
+// The tests call `turn` (setImmediate) before each stall. After such a stall, Node runs due timers before it reads
+// sockets. So the timers of the drain fire before the gateway reads the request that arrived during the stall.
 t.test('a first request that arrives while the process stalls gets its response', async (t) => {
   const { gateway, drain, closeNow } = await startDraining(t);
   const drained = drain();

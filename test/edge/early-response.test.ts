@@ -37,7 +37,8 @@ async function soon(comes: () => boolean): Promise<boolean> {
   return comes();
 }
 
-// Regression: a body that arrived after its response was not read, and the next request waited for half a minute.
+// Regression: the gateway did not read the rest of a body that arrived when the response had already been sent. The
+// next request on the connection then waited for half a minute.
 t.test('after a response that precedes the body, the connection serves its next request', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
@@ -95,7 +96,8 @@ t.test('the response of a service that closes without reading the body is forwar
   }
 });
 
-// After a write has failed with a reset, the next read looks like a clean end of the connection.
+// After a write to the service has failed with a reset, the gateway's next read looks like a clean end of the
+// connection. Such an end completes a response that has no length, so the gateway must remember the reset.
 t.test('a response without a length is incomplete if its service reset the connection', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket

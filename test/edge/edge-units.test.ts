@@ -18,7 +18,7 @@ import { forwardableHeaders, returnableHeaders } from '../../src/edge/request/re
 import { denials } from '../../src/policy/decision-table.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';
 
-/** Headers in Node's raw form: a flat list of names and values. */
+/** Headers as pairs of name and value. `flat` returns them in Node's raw form, a flat list of names and values. */
 type Pairs = readonly (readonly [string, string])[];
 const flat = (pairs: Pairs): string[] => pairs.flat();
 
@@ -205,7 +205,7 @@ t.test('fixed segments are the same decoded or encoded, with or without paramete
   t.end();
 });
 
-/** The rule for fixed segments written a second time, character by character. */
+/** A second implementation of `hasFixedSegments`. It examines a path character by character. */
 function independentlyFixed(path: string): boolean {
   const segments = path.split('/');
   if (segments.length < 2 || segments[0] !== '') return false;
@@ -293,7 +293,7 @@ const keptNames = [
   ...['my-x-api-key', 'x-api-keys', 'x-real-ips', 'via', 'xmerchant-id', 'x--merchant-id', 'x_custom', 'x.custom'],
   ...['trace-parent', 'user-agent', '__proto__', 'range', 'x-http', 'x-original', 'remote', 'proxies', 'hosts'],
 ];
-/** The gateway is a span of the trace and writes these headers itself. */
+/** The headers of a trace. The gateway does not forward them but writes its own, because it is a span of the trace. */
 const traceNames = ['traceparent', 'TraceParent', 'tracestate', 'Tracestate'];
 const hopNames = [
   ...['Connection', 'Keep-Alive', 'TE', 'Trailer', 'Transfer-Encoding', 'Upgrade', 'Proxy-Authorization'],

@@ -7,8 +7,9 @@ import { makeCertificate } from './certificates.js';
 import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './harness.js';
 
 /**
- * Makes a gateway write every kind of access-log line: accepted, failed upstream, rejected by a rule and by the HTTP
- * parser, over mutual TLS, aggregated, and the checkpoints of a rotated log.
+ * Writes every kind of access-log line. A gateway writes the lines of requests that were accepted, failed at the
+ * upstream, were rejected by a rule or by the HTTP parser, used mutual TLS, or were aggregated. A second log adds the
+ * checkpoints of a rotation.
  * @returns the lines; together they contain every field that a line can have
  */
 export async function everyKindOfLine(t: Test): Promise<unknown[]> {

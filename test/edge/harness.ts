@@ -51,7 +51,7 @@ export interface RecordingUpstream {
   readonly url: string;
   readonly port: number;
   readonly seen: SeenRequest[];
-  /** All connections that clients have opened. */
+  /** The open connections of clients. */
   readonly sockets: Set<Socket>;
   respond: (request: http.IncomingMessage, response: http.ServerResponse, body: Buffer) => void;
 }
@@ -68,7 +68,7 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
       upstream.respond(request, response, body);
     });
   });
-  server.maxHeadersCount = 0; // the upstream is not under test
+  server.maxHeadersCount = 0; // no limit, because the upstream is not under test
   server.on('connection', (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
@@ -92,7 +92,7 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
   return upstream;
 }
 
-/** Starts a plain TCP server, for upstreams that violate HTTP. */
+/** Starts a plain TCP server, for upstreams that violate HTTP. Resolves with its URL. */
 export async function startBareUpstream(t: Teardown, onConnection: (socket: Socket) => void): Promise<string> {
   const server = net.createServer(onConnection);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -275,7 +275,7 @@ export interface RawResponse {
   header(name: string): string | undefined;
 }
 
-/** Opens a connection to the gateway; with a CA over TLS. */
+/** Opens a connection to the gateway: over TLS if `ca` is given, and over plain TCP if it is null. */
 export function connect(port: number, ca: string | null, host = '127.0.0.1'): Socket {
   return ca === null
     ? net.connect(port, host)

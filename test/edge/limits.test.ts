@@ -66,7 +66,8 @@ t.test('a client that disconnects within an overlong header line leaves one log 
       const name = `${ca === null ? 'HTTP' : 'HTTPS'}, ${leave}`;
       const socket = connect(port, ca).on('error', () => undefined);
       socket.resume();
-      // The line begins in one packet and exceeds the limit in a later one. A TLS record has at most 16 KiB.
+      // The line begins in one packet and exceeds the limit in a later one. With TLS, it takes several records, because
+      // a record has at most 16 KiB.
       for (const bytes of parts) {
         await new Promise((resolve) => socket.write(bytes, resolve));
         for (let turn = 0; turn < 10; turn += 1) await delay(10); // a pause of the whole process is only one turn

@@ -5,7 +5,10 @@ import type { GatewayUnderTest, RawResponse } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 
-/** A response of each kind: proxied, denied, refused by the gateway, refused by the HTTP parser. */
+/**
+ * Sends requests that get every kind of response: proxied, denied, refused by another check of the gateway, or refused
+ * by the HTTP parser. Returns each response with a name.
+ */
 async function responses(
   gateway: GatewayUnderTest,
   overTls: boolean,

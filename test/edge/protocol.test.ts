@@ -12,7 +12,7 @@ function envelope(message: string): string {
   return JSON.stringify({ success: false, message, data: null });
 }
 
-/** The status lines of all responses on a connection. */
+/** Returns the status codes of all responses in the bytes that a connection received. */
 function statuses(received: string): number[] {
   return [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]));
 }
@@ -94,7 +94,7 @@ t.test(
   },
 );
 
-// Envoy CVE-2021-32777: only the last value of a repeated header was judged.
+// In CVE-2021-32777, Envoy checked only the last value of a repeated header.
 t.test('two keys, or a key in the query or in the body, count as no key', async (t) => {
   const gateway = await startTestGateway(t);
   const cases = [
@@ -423,7 +423,8 @@ t.test(
       return { gateway, requests, failure };
     };
     let started = await start();
-    // A pause of the process for a second or more ends a warm-up early, or lets one of its requests time out.
+    // If the process pauses for a second or more, the warm-up ends early, or one of its requests times out. Then the
+    // test starts another gateway.
     const wasPaused = (): boolean => started.requests <= 8 || String(started.failure).includes('status 504');
     for (let attempt = 0; attempt < 5 && wasPaused(); attempt += 1) started = await start();
     const { gateway: warmGateway, requests, failure } = started;

@@ -10,7 +10,11 @@ import type { GatewayUnderTest } from './harness.js';
 const key = ['x-api-key', liveKey] as const;
 const signature = Buffer.from('0d0a0d0a000d0a515549540a', 'hex');
 
-/** A PROXY protocol version 2 header: command, family and transport, and payload. */
+/**
+ * Returns a PROXY protocol version 2 header.
+ * @param family the byte with the address family and the transport protocol
+ * @param length the payload length that the header states
+ */
 function v2(command: number, family: number, payload: Buffer, length = payload.length): Buffer {
   return Buffer.concat([signature, Buffer.from([command, family, length >> 8, length & 255]), payload]);
 }
@@ -133,7 +137,7 @@ const config = {
 };
 const v1 = (source: string): Buffer => Buffer.from(`PROXY TCP4 ${source} 10.0.0.1 12345 443\r\n`);
 
-/** Sends a request over TLS, on a connection that begins with a PROXY protocol header. */
+/** Sends a request over TLS, on a connection that begins with a PROXY protocol header. Returns the response. */
 async function askBehind(
   gateway: GatewayUnderTest,
   header: Buffer,
@@ -182,7 +186,10 @@ t.test('behind a load balancer the client address comes from the header, over TL
   t.same(gateway.internalErrors, []);
 });
 
-/** Everything that a connection receives when these packets are sent one after the other. */
+/**
+ * Sends these packets one after the other on a new connection, and returns all bytes that it receives until it closes.
+ * @param end whether the client half-closes the connection after the last packet
+ */
 async function responseTo(port: number, packets: readonly Buffer[], end = false): Promise<Buffer> {
   const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
   const chunks: Buffer[] = [];

@@ -1,4 +1,4 @@
-/** The `event.reason` in the line of each refusal and failure, by its code; every line of the gateway has one. */
+/** For each code of a refusal or failure, a pattern for the `event.reason` in its line of the access log. */
 export const reasons = {
   https_required: /^the client connection does not use TLS$/,
   tor_blocked: /^198\.51\.100\.66 is a Tor exit$/,

@@ -5,7 +5,7 @@ import { ask, connect, exchangeBytes, liveKey, parseResponse, requestBytes } fro
 import { startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest, RecordingUpstream } from './harness.js';
 
-// A condition that is never met fails the test after this time.
+// Ends a test after this time, in milliseconds, if it waits for a condition that is never met.
 const hang = { timeout: 30_000 };
 const key = ['x-api-key', liveKey] as const;
 /** A request with side effects: it runs to completion although its client leaves before the response starts. */
@@ -31,7 +31,10 @@ async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): 
   response.end();
 }
 
-/** Resolves when the gateway has closed its upstream connections; waits far less than any timeout of the gateway. */
+/**
+ * Resolves when the gateway has closed its upstream connections. Fails after ten seconds, before a timeout of the
+ * upstream could close them.
+ */
 async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
   const end = Date.now() + 10_000;
   while (sockets.size > 0) {
@@ -40,7 +43,7 @@ async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
   }
 }
 
-/** Resolves when the log has this number of lines. */
+/** Waits until the access log has at least this number of lines, and returns all its lines. */
 async function linesOf(gateway: GatewayUnderTest, count: number): Promise<Record<string, unknown>[]> {
   while (gateway.lines.length < count) await wait(1);
   return gateway.lines;
@@ -132,7 +135,8 @@ t.test('backpressure: a service waits while its client reads nothing', hang, asy
   );
 });
 
-// Regression: the gateway judged the timeout by the newest request of the connection, whose response had not begun.
+// Regression: at a timeout the gateway considered only the newest request of the connection. The response to that
+// request had not begun. So the gateway closed the connection, although an earlier response was still being sent.
 t.test('a service may pause in its response while another request waits behind it', hang, async (t) => {
   const upstream = await startUpstream(t);
   upstream.respond = (_request, response) => {

@@ -6,7 +6,7 @@ import type { RouteMatch } from '../../src/edge/request/routes.js';
 
 const route = (path: string) => ({ path, upstream: `of ${path}`, resource: 'any' });
 
-/** Finds a route in a table; null if the path is not forwarded. */
+/** Creates a table of these routes. Returns a function that finds the route of a path; null if it is not forwarded. */
 function finderOf(basePath: string, routes: ReturnType<typeof route>[]): (path: string) => RouteMatch | null {
   const table = createRouteTable({ basePath, routes });
   return (path) => {
@@ -108,7 +108,8 @@ t.test('each refused path has its code, in order of precedence', (t) => {
     ['/v1/dev/Reports.v2/other', null],
     ['/v1/dev/Reports.v2/other.x;y', 'not_found'],
     ['/v1/dev/Reports-v2/ALL', null],
-    // 404 for a look-alike of a route segment, also when the rest of the path is invalid.
+    // A segment that a service could read as a segment of a route yields 404, even if the rest of the path is invalid.
+    // An invalid path without such a segment yields `invalid_path`.
     ['/v1/dev/Payouts/../x', 'not_found'],
     ['/v1/dev/..;/payouts', 'not_found'],
     ['/v1/dev/%2f', 'not_found'],
@@ -139,7 +140,8 @@ t.test('routes that differ only in case or after a dot are distinct, and do not 
     ['/v1/dev/payouts/y', '/dev/payouts'],
     ['/v1/dev/payouts.csv/x', '/dev/payouts.csv/x'],
     ['/v1/Dev/payouts/x', '/Dev/payouts/x'],
-    // A lenient service reads these as payouts; a literal match would yield customers or no route.
+    // A lenient service would read each of these as a path of one route. A literal match would find another route, or
+    // none. So the gateway forwards none of them.
     ['/v1/dev/payouts.csv', null],
     ['/v1/dev/payouts.csv/y', null],
     ['/v1/dev/payouts/x', null],
@@ -150,7 +152,10 @@ t.test('routes that differ only in case or after a dot are distinct, and do not 
   t.end();
 });
 
-/** The most lenient service: it decodes, normalizes, ignores case, and strips parameters and suffixes. */
+/**
+ * Returns the segments of a path as the most lenient service reads them: it decodes, normalizes, ignores case, and
+ * strips parameters and suffixes.
+ */
 function lenientSegments(path: string): string[] {
   const segments: string[] = [];
   for (const raw of decodeURIComponent(path.replace(/%(?![0-9a-f]{2})/gi, '%25')).split(/[/\\]/)) {
@@ -190,7 +195,7 @@ t.test('no path is forwarded that a lenient service would map to another resourc
       fc.nat(9),
       fc.array(segment, { maxLength: 4 }),
       (basePath, paths, exactly, ends) => {
-        // Routes that a lenient service confuses must have one resource, or the configuration is invalid.
+        // Routes that a lenient service confuses must have the same resource, or the configuration is invalid.
         const routes = paths.map((path) => ({ ...route(path), resource: lenientSegments(path).join('/') }));
         const path = `${basePath}${exactly < 5 ? (paths[exactly] ?? '') : ''}/${ends.join('/')}`;
         const match = finderOf(basePath, routes)(path);

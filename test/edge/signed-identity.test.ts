@@ -25,7 +25,7 @@ interface Tap {
   testdir(contents: Record<string, string>): string;
 }
 
-/** A signed identity with a new key pair, and its clock. */
+/** Returns a signed identity with its clock and its public keys. By default its key pair is new. */
 async function identityOf(t: Tap, pair = ed25519(), changes: Partial<SignedIdentityOptions> = {}) {
   const clock = { time: Date.now(), now: () => clock.time };
   const signingKeyFile = `${t.testdir({ 'key.pem': privatePem(pair) })}/key.pem`;

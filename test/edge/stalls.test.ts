@@ -36,7 +36,7 @@ async function receivedAfterStall(socket: Socket, bytes: string): Promise<string
   await wait(20); // gives the gateway time to read what was written before
   await turn(); // so that the timers run right after the stall
   const received = exchangeBytes(socket, bytes);
-  stallProcess(3_500); // Node 24 adds a second to the timeout of a kept connection
+  stallProcess(3_500); // more than two seconds plus the one that Node 24 adds to a keep-alive timeout
   return received;
 }
 
@@ -52,7 +52,7 @@ t.test('a request whose head arrives while the process stalls is not late', asyn
 
 t.test('a request that arrives and ends right after a stall is not followed by a refusal', async (t) => {
   const gateway = await startTestGateway(t, {
-    publicApi: JSON.stringify('x'.repeat(20_000)), // such a long response ends as soon as it is written
+    publicApi: JSON.stringify('x'.repeat(20_000)), // over 16,384 bytes, so the response ends as soon as it is written
     config: { limits: { headersTimeoutSeconds: 2 }, trustedProxies: ['127.0.0.1'] },
   });
   const socket = connect(gateway.http, null);

@@ -25,7 +25,7 @@ const [ecdsa, rsa, otherEcdsa] = await Promise.all([
   makeCertificate({ names: ['*.pay.example', 'other.example'] }),
 ]);
 
-/** Writes a certificate and its key into a folder. */
+/** Writes a certificate and its key into a folder, and returns the paths of the two files. */
 async function files(folder: string, name: string, { cert, key }: SelfSigned) {
   const [certFile, keyFile] = [path.join(folder, `${name}.crt`), path.join(folder, `${name}.key`)];
   await writeFile(certFile, cert);
@@ -33,7 +33,7 @@ async function files(folder: string, name: string, { cert, key }: SelfSigned) {
   return { certFile, keyFile };
 }
 
-/** Performs a handshake; null if the server refuses it. */
+/** Performs a TLS handshake. Returns the client's socket; null if the server refuses the handshake. */
 async function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
   const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options });
   const made = await new Promise<boolean>((resolve) => {
@@ -49,7 +49,7 @@ async function handshake(port: number, options: ConnectionOptions = {}): Promise
   return socket;
 }
 
-/** The first name of the server certificate, and its key type. */
+/** Returns the subject of the server's certificate and the type of its key, such as `CN=localhost ec`. */
 async function shownBy(port: number, options: ConnectionOptions = {}): Promise<string> {
   const socket = await handshake(port, options);
   const certificate = socket?.getPeerX509Certificate();
@@ -404,7 +404,8 @@ t.test('client certificates: required, requested or ignored as configured; an in
   const logged = ({ lines }: GatewayUnderTest) => lines.map((line) => (line.tls as { client?: object }).client);
   t.same(logged(require), [shown, shown]);
   t.same(logged(request), [undefined, shown, undefined, shown]);
-  // A ticket issued without a client certificate must not stand in for one, although the ticket keys are the same.
+  // A ticket that a gateway issued without a client certificate must not replace such a certificate at another gateway,
+  // although both have the same ticket keys.
   const session = await sessionOf(notRequested);
   t.notOk(await isServed(require, { session }), 'a session of a gateway without client certificates is not resumed');
   t.match(await metricsOf(require), /reason="tls_client_certificate"\} [1-9]/);

@@ -14,7 +14,10 @@ function from(client: string, key: string | null = liveKey): (readonly [string, 
   return key === null ? [...headers] : [...headers, ['x-api-key', key]];
 }
 
-/** The response to a request from this client address, and the code in its line. */
+/**
+ * Sends a request from this client address. Returns the status of the response, the code in its line of the access log,
+ * and its message.
+ */
 async function outcome(gateway: GatewayUnderTest, client: string, key: string | null = liveKey): Promise<string> {
   const before = gateway.lines.length;
   const { status, body } = await ask(gateway, { headers: from(client, key) });
@@ -40,7 +43,7 @@ async function start(t: Parameters<typeof startTestGateway>[0], setup: GatewaySe
   return { upstream, gateway: await startTestGateway(t, { ...proxied, upstreamUrl: upstream.url, ...setup }) };
 }
 
-/** Databases that know one exit, one country, and one address without a result. */
+/** Databases in which 203.0.113.7 is a Tor exit in Sweden, and which do not know whether 203.0.113.99 is an exit. */
 const databases: GeoIp = {
   locate: ({ text }) => ({ countryIsoCode: text === '203.0.113.7' ? 'SE' : null, asNumber: 64_500 }),
   isTorExit: ({ text }) => (text === '203.0.113.99' ? null : text === '203.0.113.7'),

@@ -14,7 +14,7 @@ import { GatewayError } from '../../src/edge/request/errors.js';
 import { stallProcess } from '../stall-process.js';
 import { startBareUpstream, type Teardown } from './harness.js';
 
-// A condition that is never met fails the test after this time.
+// Ends a test after this time, in milliseconds, if it waits for a condition that is never met.
 const hang = { timeout: 60_000 };
 const ok = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 const large = 4_000_000;
@@ -35,7 +35,10 @@ async function startService(t: Teardown, onConnection: (socket: Socket, count: n
   return { url, sockets };
 }
 
-/** Responds to each request that arrives in one piece. */
+/**
+ * Returns a handler for the connections of a service. It sends `response` for each piece of data, so each request must
+ * arrive in one piece.
+ */
 function respondingWith(response = ok): (socket: Socket) => void {
   return (socket) => socket.on('data', () => socket.write(response, 'latin1'));
 }
@@ -51,7 +54,10 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
   return upstream;
 }
 
-/** Sends a request. Resolves at the end of the turn, so that no client sends its next request earlier. */
+/**
+ * Sends a request, and resolves with its response at the end of the event loop turn. A real client cannot send its next
+ * request before that either.
+ */
 function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamResponse> {
   return new Promise((resolve, failed) => {
     const onResponse = (response: UpstreamResponse): void => {
@@ -191,7 +197,10 @@ t.test('a request is sent once, whatever happens to its connection', async (t) =
   }
 });
 
-/** Sends `ok` to the first request of a connection. At the second request, calls `end` to end the connection. */
+/**
+ * Returns a handler for the connections of a service. It sends `ok` to the first request of a connection. At the second
+ * request, it calls `end` to end the connection. It adds the method of each request to `seen`.
+ */
 function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): (socket: Socket) => void {
   return (socket) => {
     let isFirst = true;
@@ -244,7 +253,7 @@ t.test('the retry does not use a spare connection, because a stopping service cl
       const cancellation = new Cancellation();
       const both = Promise.all([ask(upstream), ask(upstream, { cancellation })]);
       setImmediate(() => {
-        cancellation.cancel(gone()); // its connection is opened all the same, and carries no request
+        cancellation.cancel(gone()); // the connection for this request is still opened, but carries no request
       });
       t.same(await both, ['ok', 'client_closed']);
       t.equal(await ask(upstream), 'ok');
@@ -335,7 +344,7 @@ t.test('large uploads share a connection and leave no listener on it', async (t)
   const note = (warning: Error): void => void warnings.push(warning);
   process.on('warning', note);
   t.teardown(() => process.off('warning', note));
-  const size = 80_000; // larger than the buffers
+  const size = 80_000; // more than the 65,536 bytes that the gateway buffers before it sends a request
   for (const bodyBytes of [size, null]) {
     const service = await startService(t, (socket) => {
       let received = '';
@@ -448,7 +457,10 @@ async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Bu
   return standstill;
 }
 
-/** A client that has left while its upstream connection was still connecting. */
+/**
+ * Sends a request to a service that completes no TLS handshake, and cancels it while the connection is being opened.
+ * @returns the service, the upstream, and the outcome of the request (`left`)
+ */
 async function leaveWhileConnecting(t: Teardown) {
   const service = await startStandstill(t);
   const upstream = open(t, service.url, { ca: service.ca });

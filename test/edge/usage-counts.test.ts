@@ -27,7 +27,7 @@ function storingRegistry(batches: UsageBatch[]): RegistryChannel {
   };
 }
 
-/** A gateway that sends its counts to a registry of its own. `end` drains it and returns all batches. */
+/** Starts a gateway that sends its counts to a new test registry. `end` drains the gateway and returns all batches. */
 async function startCounting(t: Test, setup: Parameters<typeof startTestGateway>[1] = {}) {
   const batches: UsageBatch[] = [];
   const problems: unknown[] = [];

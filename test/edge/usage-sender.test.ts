@@ -20,7 +20,7 @@ class TestRegistry {
   /** For each series of lost batches, the sequence numbers of the first and of the last one. */
   readonly gaps: (readonly [first: number, last: number])[] = [];
   readonly received: string[] = [];
-  /** Called before each batch; throws to lose the message, or returns a reply of its own. */
+  /** Called before a batch is processed. If it throws, the message is lost; if it returns a text, that is the reply. */
   intervene: (batch: UsageBatch) => string | undefined = () => undefined;
   /** Called after a batch was added; throws to lose the reply. */
   afterAdding: () => void = () => undefined;
@@ -145,7 +145,8 @@ t.test('several batches are under way, so that Redis has them while no registry 
     },
   });
   let counted = 0;
-  // On a busy machine a batch can contain several counts.
+  // On a busy machine several counts can be in one batch. So the loop counts until 16 batches are sent, and then 14
+  // times more.
   for (let after = 0; after < 14; after += registry.received.length < 16 ? 0 : 1) {
     count();
     counted += 1;
@@ -239,7 +240,8 @@ t.test('a refusal that arrives while the last batch is made does not lose the en
   count();
   await until(() => held.refuse !== null);
   const closed = sender.close(10_000);
-  // Another thread deflates the last batch, so its text is not ready before the microtasks have run.
+  // Another thread deflates the last batch, which takes longer than these microtasks. So the refusal arrives before the
+  // last batch is ready.
   for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
   held.refuse?.();
   await closed;
@@ -378,7 +380,7 @@ function ownerOf(number: number): Parameters<Count>[1] {
 
 const owners: Parameters<Count>[1][] = [];
 
-/** An accepted request that has only the fields that are counted. */
+/** Returns an accepted request that has only the fields that the counter reads. */
 function exchangeOf(receivedAt: number, agent: string): Parameters<Count>[0] {
   return {
     data: { receivedAt, headers: { userAgent: [agent] } },

@@ -19,7 +19,10 @@ const store = signerOf('control.example', 'registry');
 const sampleReceipt =
   '— control.example 8VaiFQAAAABrABpdPGcaN959Hd3OBYmwvOkZSDSpNZLdHzeA4kaqd66IpwgRenbzbUeLSESRd7MYhs4xUKeYVVCFSTtU+0Kx4jtcBQ==\n';
 
-/** A tree whose growth was recorded at the given sizes. */
+/**
+ * Builds a tree that grows to each of these sizes in order.
+ * @returns the tree, and its growth in the last step
+ */
 function grown(leaves: readonly string[], sizes: readonly number[]): { tree: MerkleTree; growth: TreeGrowth } {
   const tree = new MerkleTree();
   let growth = tree.takeGrowth();

@@ -36,7 +36,7 @@ t.test('a proof has the bytes of the documented example', (t) => {
   const { lines, leaves } = sampleLines(7);
   const path = new InclusionPath(4, 7);
   for (const leaf of leaves) path.take(leaf);
-  // The note in the example also has a receipt.
+  // The note in the documented example also has this receipt, which `sampleNote` lacks.
   const receipt =
     '— control.example 8VaiFQAAAABrABpdPGcaN959Hd3OBYmwvOkZSDSpNZLdHzeA4kaqd66IpwgRenbzbUeLSESRd7MYhs4xUKeYVVCFSTtU+0Kx4jtcBQ==\n';
   const proof = {
@@ -67,7 +67,7 @@ t.test('each leaf has an inclusion path to the root, and no other path is accept
         ...path.map((_, level) => rootOfPath(index, size, leaf, path.with(level, Buffer.alloc(32)))),
         ...leaves.map((_, other) => (other === index ? null : rootOfPath(other, size, leaf, path))),
       ];
-      // The only leaf of a tree is its root: its path has no hash to remove.
+      // In a tree with one leaf, the leaf is the root, and its path is empty. So `path.slice(1)` is not wrong there.
       if ((size === 1 ? wrong.slice(2) : wrong).some(isRoot))
         t.fail(`a wrong path of leaf ${index} of ${size} is accepted`);
     }

@@ -6,7 +6,7 @@ import t from 'tap';
 import { InclusionPath, rootOfPath } from '../../src/evidence/tree-proof.js';
 import { sampleInstance, sampleLines, sampleNote, sampleRun } from './sample-run.js';
 
-/** The functions used of another implementation. They are not public, so its version is pinned. */
+/** The functions of Sigstore that these tests use. Sigstore does not export them publicly, so its version is pinned. */
 interface Sigstore {
   verifyCheckpoint: (entry: object, logs: readonly object[]) => { logSize: bigint; logHash: Buffer; origin: string };
   verifyMerkleInclusion: (entry: object, checkpoint: object) => void;

@@ -18,7 +18,7 @@ export function signerOf(name: string, word: string): NoteSigner {
 export const sampleInstance = signerOf(sampleName, 'instance');
 export const sampleRunSigner = signerOf(runKeyName(sampleName, sampleRun), 'run');
 
-/** The first lines of the example, and the Merkle tree over these lines. */
+/** Returns the first `count` lines of the documented example, their leaf hashes, and the Merkle tree over them. */
 export function sampleLines(count: number): { lines: string[]; leaves: string[]; tree: MerkleTree } {
   const [lines, leaves, tree] = [[] as string[], [] as string[], new MerkleTree()];
   let previous = '0'.repeat(64);

@@ -166,7 +166,7 @@ export function testFront(kind: FrontKind): void {
     return Promise.resolve();
   });
 
-  /** The response that clients get only when the gateway is unavailable. */
+  /** Returns the response that the front itself must send while no gateway is available. */
   function unavailable(method: string): Response {
     const { body } = envelope(503, 'Service temporarily unavailable');
     const own = { 'content-type': json, 'cache-control': 'no-store', 'retry-after': '1', ...kind.ownHeaders };
@@ -174,7 +174,7 @@ export function testFront(kind: FrontKind): void {
     return { status: 503, headers, body: method === 'HEAD' ? '' : body };
   }
 
-  /** A response without headers that belong to the HTTP version. */
+  /** Returns the response without its date, and without the headers that only one HTTP version has. */
   function compared({ status, headers, body }: Response): Response {
     const left = Object.entries(headers).filter(([name]) => !/^(?::status|date|connection)$/.test(name));
     return { status, headers: Object.fromEntries(left), body };

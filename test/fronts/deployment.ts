@@ -11,7 +11,7 @@ import type { GatewaySetup, GatewayUnderTest, RecordingUpstream, Teardown } from
 import { makeCertificates, startFront } from './fixture.js';
 import type { Certificates, Front, FrontKind } from './fixture.js';
 
-/** The client address in these tests; the front has 127.0.0.1. */
+/** The address of the clients in these tests. The front (the proxy before the gateway) has the address 127.0.0.1. */
 export const clientAddress = '127.0.0.2';
 
 /** A front, the gateway behind it, and a service behind that. */
@@ -63,7 +63,10 @@ interface FrontResponse {
   readonly body: string;
 }
 
-/** Sends a request with the key and its body's length. A header with the value `undefined` is omitted. */
+/**
+ * Sends a request with the API key and the length of the body, and returns the response. A header with the value
+ * `undefined` is omitted.
+ */
 export async function send(
   session: ClientHttp2Session,
   headers: OutgoingHttpHeaders,
@@ -85,7 +88,7 @@ export async function send(
   return { status: response[':status'], headers: response, body: received };
 }
 
-/** The output of curl for a response over HTTP/2. */
+/** Sends a request to the front with curl, over HTTP/2. Returns the output of curl. */
 export async function curl({ front, certificates }: Deployment, ...args: string[]): Promise<string> {
   const origin = `api.example:${front.port}`;
   const trust = ['--cacert', path.join(certificates.directory, 'ca.pem'), '--resolve', `${origin}:127.0.0.1`];

@@ -59,7 +59,7 @@ const envelope = /^\{"success":false,"message":"([^"]+)","data":null\}$/;
 const { malformed_request } = gatewayErrors;
 const success = '{"success":true,"message":"OK","data":[]}';
 
-/** How a request ended for its client. */
+/** Returns how a request ended for its client: reset, without a body, the message of an error, or any other body. */
 function endingOf(ending: Ending): string {
   if (ending.kind === 'reset') return 'reset';
   if (ending.body === '') return 'no body';

@@ -12,7 +12,10 @@ import { startHastyService } from './hasty-service.js';
 import { Random } from './random.js';
 import { seconds, seed } from './run-length.js';
 
-/** Milliseconds; shorter than every timeout that would end a request. */
+/**
+ * Maximum time, in milliseconds, until the requests of the clients are logged and their connections are closed. The
+ * default timeouts of requests are longer, so the cause cannot be such a timeout.
+ */
 const soonMilliseconds = 8_000;
 
 /**

@@ -136,7 +136,7 @@ export async function depart(gateway: GatewayUnderTest, departure: Departure): P
   if (departure.ending === 'end') socket.end();
   else if (departure.ending === 'destroy') socket.destroy();
   else tcp.resetAndDestroy();
-  // A connection that the gateway leaves open is not closed here.
+  // If the gateway leaves the connection open, this loop does not end, and the test reports that a connection hangs.
   while (!tcp.destroyed) {
     socket.resume();
     await delay(5);

@@ -31,7 +31,7 @@ t.test(`for any bytes over HTTP/1, the invariants hold (FUZZ_SEED=${seed})`, { t
     upstreamUrl: upstream.url,
     config: {
       throttle: { enabled: false },
-      // A request that outlasts these timeouts hangs.
+      // The gateway must end each request within these timeouts. Otherwise the test reports that the connection hangs.
       limits: { requestTimeoutSeconds: 2, headersTimeoutSeconds: 2 },
     },
   });

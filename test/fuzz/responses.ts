@@ -1,6 +1,6 @@
-/** A connection without received bytes for this many milliseconds is half-closed. */
+/** When a client has received no bytes for this many milliseconds, it half-closes its connection. */
 export const quietMilliseconds = 60;
-/** A connection that is still open after this time hangs. */
+/** If a connection is still open after this many milliseconds, the tests report that it hangs. */
 export const hangMilliseconds = 30_000;
 /** The body of the gateway's own responses. */
 export const envelope = /^\{"success":false,"message":"[A-Za-z0-9 ().-]+","data":null\}$/;

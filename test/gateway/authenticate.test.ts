@@ -161,7 +161,7 @@ t.test('a text with characters outside base62 is not a generated key, even with 
   t.end();
 });
 
-/** A store with one fixed result that records its look-ups. */
+/** Returns a store whose every look-up has the result of `find`. It adds the id of each look-up to `asked`. */
 function storeWith(find: () => Promise<Credential | null>): KeyStore & { readonly asked: string[] } {
   const asked: string[] = [];
   return {

@@ -6,13 +6,13 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 import { acceptingCredential } from '../policy/fixtures.js';
 
-/** Both records have revision 1. */
+/** A credential from a key record and a merchant record that both have revision 1. */
 const credential = { ...acceptingCredential('live'), keyRevision: 1, merchantRevision: 1 };
 const unknown: KeyLookup = { credential: null, source: 'store', ageMilliseconds: 0 };
 
 type How = readonly [source: RecordSource, ageMilliseconds: number];
 
-/** Records whose key and merchant have these sources and ages. */
+/** Returns records in which the record of the key and that of the merchant have these sources and ages. */
 function recordsFound(key: How, merchant: How): Records {
   const read = ([source, ageMilliseconds]: How): RecordRead<CompiledKey & CompiledMerchant> => ({
     record: { ...credential, revision: 1 },
@@ -73,7 +73,7 @@ t.test('a credential has the worse source and age of its two records', async (t)
   }
 });
 
-/** A store that records look-ups and responds on command. */
+/** Creates an `ExposedKeys` whose look-ups wait in `asked` until the test resolves or fails them. */
 function setUp() {
   const clock = { milliseconds: 7_000_000, now: () => clock.milliseconds };
   const asked: { resolve: (lookup: KeyLookup) => void; fail: (error: Error) => void }[] = [];

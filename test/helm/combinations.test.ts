@@ -304,7 +304,7 @@ t.test('every combination of choices renders, and each object conforms to its Ku
   t.end();
 });
 
-/** Parses the text of a document, and validates its object. */
+/** Parses the text of a document, validates its objects against the Kubernetes schemas, and returns them. */
 function parsed(t: Test, combination: string, text: string): Manifest[] {
   const manifests = manifestsIn({ stdout: text });
   for (const manifest of manifests) {
@@ -338,8 +338,8 @@ t.test('the values of the previous release are accepted, and its objects can be 
   t.same(Object.keys(former).toSorted(), [...profiles].toSorted());
   for (const profile of profiles) {
     const own = render(profile);
-    // An operator who has a modified copy of the previous values.yaml upgrades with all defaults of that copy. They
-    // must render the same objects, except for the memory limit, which was lower.
+    // Suppose that an operator upgrades with a modified copy of the previous values.yaml. The defaults in that copy
+    // must render the same objects as the new defaults, except for the memory limit, which was lower.
     const memory = ['--set', 'gateway.resources.limits.memory=1536Mi'];
     const copied = render(profile, {}, ['--values', 'test/helm/former/values.yaml', ...memory]);
     t.equal(copied.status, 0, copied.stderr);

@@ -43,7 +43,7 @@ function calledBy(name: string, text: string, hasFetcher: boolean): string {
   return stringify(config);
 }
 
-/** Connections of each configuration that its NetworkPolicy does not allow. */
+/** Returns the ports to which a part connects by its configuration, but which its NetworkPolicy does not allow. */
 function blocked(manifests: readonly Manifest[]): string[] {
   const policies = new Map(
     manifests.filter(({ kind }) => kind === 'NetworkPolicy').map((one) => [one.metadata.name, one as Policy]),
@@ -61,7 +61,7 @@ function blocked(manifests: readonly Manifest[]): string[] {
   });
 }
 
-/** Every destination, on non-default ports. */
+/** Values with destinations of every kind. Most of them have other ports than the default ones. */
 const elsewhere = {
   config: {
     keyStore: { redis: { url: 'rediss://redis:16379/1' } },

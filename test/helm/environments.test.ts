@@ -13,7 +13,7 @@ function objectsOf(profile: string, values: object): Manifest[] {
   return manifestsIn(rendered);
 }
 
-/** A part's configuration, by the suffix of its name. */
+/** Returns the configuration in the ConfigMap whose name ends with `end`. */
 function configOf(manifests: readonly Manifest[], end: string): Record<string, unknown> {
   const map = manifests.find(({ kind, metadata: { name } }) => kind === 'ConfigMap' && name.endsWith(end));
   return parse((map as unknown as { data: Record<string, string> }).data['gateway.yaml'] ?? '') as never;

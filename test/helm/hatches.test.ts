@@ -203,7 +203,7 @@ interface Pod {
   readonly [name: string]: unknown;
 }
 
-/** The pod template of a Deployment or Job, by the suffix of its name. */
+/** Returns the pod spec of the Deployment or Job whose name ends with `name`. */
 function podOf(manifests: readonly Manifest[], name: string): Pod {
   const owner = manifests.find(
     ({ kind, metadata }) => ['Deployment', 'Job'].includes(kind) && metadata.name.endsWith(name),
@@ -211,7 +211,7 @@ function podOf(manifests: readonly Manifest[], name: string): Pod {
   return (owner as unknown as { spec: { template: { spec: Pod } } }).spec.template.spec;
 }
 
-/** Renders and validates all objects against the Kubernetes schemas. */
+/** Renders the chart, validates all objects against the Kubernetes schemas, and returns them. */
 function valid(t: Test, values: object, profile = 'live-tls'): Manifest[] {
   const rendered = render(profile, values);
   t.equal(rendered.status, 0, rendered.stderr);

@@ -4,7 +4,7 @@ import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { manifestsIn, render } from './render.js';
 
-/** The rendered configuration of the named part, with the backing services of this chart. */
+/** Returns the configuration of the named part that the chart renders for the profile backing-services. */
 function configOf(part: string, values: object = {}): DeepPartial<Config> {
   const rendered = render('backing-services', values);
   if (rendered.status !== 0) throw new Error(rendered.stderr);

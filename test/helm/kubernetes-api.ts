@@ -9,9 +9,11 @@ interface Stored extends Manifest {
 }
 
 /**
- * Starts a server with the part of the Kubernetes API that helm needs to install and upgrade a release. It has the
- * ConfigMap that exists in each namespace. It stores new objects; a patch changes nothing.
+ * Starts a server with the part of the Kubernetes API that helm needs to install and upgrade a release. At first its
+ * only object is the ConfigMap that Kubernetes creates in each namespace. It stores new objects. A patch changes
+ * nothing.
  * @param kinds the known kinds, each as `apiVersion kind`
+ * @returns the URL, and functions to read and change Secrets and to refuse an object
  */
 export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
   const rootCa = 'kube-root-ca.crt';

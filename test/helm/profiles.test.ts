@@ -64,7 +64,7 @@ interface Workload extends Manifest {
   readonly spec: { readonly template: { readonly spec: PodSpec; readonly metadata: Manifest['metadata'] } };
 }
 
-/** The pod templates of all objects that have one. */
+/** Returns the pod spec of each object that is a pod or creates pods, with that object as `owner`. */
 function podsOf(manifests: readonly Manifest[]): { readonly owner: Manifest; readonly spec: PodSpec }[] {
   return manifests.flatMap((owner) => {
     if (owner.kind === 'Pod') return [{ owner, spec: (owner as unknown as { spec: PodSpec }).spec }];

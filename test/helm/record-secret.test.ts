@@ -16,7 +16,7 @@ interface Manifest {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** A cluster, and the record secret in it. */
+/** Starts a simulated cluster. Its function `valueOf` returns the value of the record secret, or undefined. */
 async function clusterWithSecret(t: Test) {
   const started = await cluster(t);
   return { ...started, valueOf: () => started.secret(made)?.data?.['record-secret'] };

@@ -281,7 +281,7 @@ t.test('every mistake in the values is reported at its place', (t) => {
 });
 
 t.test('a label that the chart sets is rejected', (t) => {
-  // The schema reports it in two lines.
+  // Not one of `mistakes`, because the schema reports this label in two lines.
   const { status, stderr } = render('live-tls', { commonLabels: { 'app.kubernetes.io/component': 'everything' } });
   t.equal(status, 1);
   t.match(stderr, /^- commonLabels: .*component/m);

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * The error messages in the chart's templates that no test has caused.
+ * Returns the error messages in the chart's templates that no test has caused (`unsaid`), and the number of all error
+ * messages in these templates (`all`).
  * @param files file names in helm/templates
  * @param outputs the output of helm
  */

@@ -15,7 +15,7 @@ const values = {
   networkPolicy: { enabled: true },
 };
 
-/** The object of a kind with this end of its name. */
+/** Returns the object of this kind whose name ends with `end`. */
 function objectIn(manifest: string, kind: string, end: string): Manifest {
   const all = manifestsIn({ stdout: manifest });
   const found = all.find((one) => one.kind === kind && one.metadata.name.endsWith(end));

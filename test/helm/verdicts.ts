@@ -7,7 +7,7 @@ export type Refusals = readonly (readonly [what: string, sentence: RegExp, value
 /** Values on top of the profile live-tls that the chart accepts. */
 export type Acceptances = readonly (readonly [what: string, values: object])[];
 
-/** Tests that the chart rejects each of these values. Returns the output of helm, to which each test adds its own. */
+/** Tests that the chart rejects each of these values. Returns an array to which each test adds helm's error output. */
 export function testRefusals(refusals: Refusals): string[] {
   const outputs: string[] = [];
   for (const [what, sentence, values] of refusals) {

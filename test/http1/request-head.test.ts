@@ -17,7 +17,7 @@ t.test('a request head is its request line, its headers unchanged, and an empty 
 t.test('a name, value or target that could be read as another header or request is not written', (t) => {
   const names = ['', 'a b', 'a:', 'a\r\nx-merchant-id', 'a\n', 'a\0', 'ä', '\u0100', 'x'.repeat(70) + ' '];
   const values = ['a\r\nx-merchant-id: 1', 'a\n', '\r', 'a\0', '\u0100', '\u2028', '\x7f'];
-  // Twice, because the second call takes the names from the cache.
+  // Each name twice, because for the second one the result of the check comes from a cache.
   for (const name of [...names, ...names]) {
     t.throws(() => writeRequestHead({ ...to, headers: [name, 'value'] }), /invalid character in a request header/, {
       name,

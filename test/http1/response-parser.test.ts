@@ -16,7 +16,10 @@ interface Parsed {
   readonly refused: string | null;
 }
 
-/** Feeds the pieces of one response to a parser. */
+/**
+ * Feeds the pieces of one response to a parser, and returns what the parser reports.
+ * @param closes whether the connection ends after the last piece
+ */
 function read(pieces: readonly Buffer[], method = 'GET', closes = false): Parsed {
   const parsed = { head: null as ResponseHead | null, body: '', isOver: false, refused: null as string | null };
   const parser = new ResponseParser({
@@ -29,7 +32,7 @@ function read(pieces: readonly Buffer[], method = 'GET', closes = false): Parsed
     for (const piece of pieces) {
       const lent = Buffer.from(piece);
       parser.take(lent);
-      lent.fill('!'); // the next read reuses this memory
+      lent.fill('!'); // like the next read of a socket, which overwrites the same memory
     }
     if (closes) parser.end();
   } catch (error) {
@@ -202,8 +205,8 @@ t.test('a response is parsed alike for any packet boundaries', (t) => {
   ];
   for (const [text, method, closes] of samples) {
     const bytes = bytesOf(text);
-    // A response that is refused as a whole must be refused in pieces, but may be refused at another byte. Any other
-    // response must have the same result.
+    // If the parser refuses a response that arrives in one piece, it must also refuse the pieces, though perhaps at
+    // another byte. Any other response must have the same result in one piece and in several.
     const alike = (pieces: Buffer[]): boolean => {
       const [whole, cut] = [read([bytes], method, closes), read(pieces, method, closes)];
       if (whole.refused !== null) return cut.refused !== null;

@@ -12,7 +12,7 @@ import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '.
 import { killAtEnd, productCommand } from '../product-command.js';
 import { testSecret, until } from '../telemetry/open-log.js';
 
-/** Makes the process throw an uncaught error on SIGWINCH. */
+/** URL of a module that makes the process throw an uncaught error on each SIGWINCH. */
 const failing = 'data:text/javascript,process.on("SIGWINCH",()=>{throw new Error("unforeseen")})';
 
 const pair = await createSelfSigned(new Date());
@@ -156,7 +156,8 @@ t.test('an uncaught error during the drain fails the exit code, but no request',
   await until(() => output().includes('draining'));
   child.kill('SIGWINCH');
   await until(() => output().includes('unforeseen'));
-  // A signal that comes a second after the first one forces the end. An uncaught error must not do so.
+  // A second stop signal that comes more than one second after the first forces the exit. A second uncaught error must
+  // not force it.
   await wait(1_100);
   child.kill('SIGWINCH');
   await until(() => output().split('unforeseen').length > 4);

@@ -7,7 +7,10 @@ import type { TestKey } from '../truth/keys.js';
 import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
 import { restartWith, takeSnapshot, type DataServer } from '../truth/stores.js';
 
-/** Injects a fault into a Cluster master, given an old snapshot of it; resolves once the cause is removed. */
+/**
+ * Injects a fault into a Cluster master, and resolves when all servers run again. `copy` is the file of an old snapshot
+ * of the master.
+ */
 type Fault = (master: DataServer, scene: Scene, copy: string) => Promise<unknown>;
 
 /**

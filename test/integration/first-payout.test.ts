@@ -10,7 +10,10 @@ const document = readFileSync('docs/operations.md', 'utf8');
 const chapter = /\n## The first payout\n[^]*?(?=\n## )/.exec(document)?.[0] ?? '';
 const [onOneMachine = '', inACluster = ''] = [...chapter.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block);
 
-/** The commands of a code block, one per entry, with their continuation lines and here-documents. */
+/**
+ * Returns the commands of a code block, one per entry. Continuation lines are joined to their command, and the texts of
+ * here-documents are left out.
+ */
 function commandsIn(block: string): string[] {
   return block
     .replaceAll(/<<'YAML'\n[^]*?\nYAML\n/g, "<<'YAML'\n")
@@ -98,7 +101,7 @@ t.test("the runbook's cluster commands refer to objects that the chart creates",
   t.end();
 });
 
-/** The upstreams of a configuration whose services listen on another port than the default. */
+/** Returns the `upstreams` of a configuration, as YAML, for services that listen on this port. */
 function upstreams(port: number | undefined): string {
   const at = `{ url: 'http://127.0.0.1:${port}' }`;
   return ` { transactions: ${at}, payouts: ${at}, customers: ${at} }`;

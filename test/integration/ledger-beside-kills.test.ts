@@ -30,7 +30,7 @@ const below = (limit: number): number => Math.floor(Math.random() * limit);
 class ServicesProcess {
   url: string | null = null;
   operatorsUrl: string | null = null;
-  /** Log output of processes that ended without being killed. */
+  /** The log of each process that had started and then ended without being killed. */
   readonly endings: string[] = [];
   #child: ChildProcess | null = null;
 
@@ -56,7 +56,7 @@ class ServicesProcess {
           if (this.url !== null && this.#child === child) this.endings.push(log);
         });
       });
-      // The services exit while the database is unavailable, and a supervisor restarts them.
+      // The services exit while the database is unavailable. Like a supervisor, this loop restarts them.
       if (await found) return;
       if (performance.now() - begun > startMilliseconds) throw new Error(`the services do not start: ${log}`);
       await wait(100);
@@ -115,7 +115,7 @@ t.test(
     const done: Done[] = [];
     const wallets: string[] = [];
 
-    /** Retries until there is a final response. Some requests are aborted by the client after a random time. */
+    /** Sends an order until it gets a final response, and returns it. Aborts some requests after a random time. */
     async function send(order: Order): Promise<FinalResponse> {
       for (;;) {
         const url = order.url(services[below(services.length)] ?? never());
@@ -189,8 +189,9 @@ t.test(
     }
 
     /**
-     * Runs the command line and kills it after a random time. Then repeats it with the same reference, in this process,
-     * because another process would need a second of CPU time.
+     * Funds a wallet with a command in a new process, which is killed after a random time. If that process did not
+     * succeed, repeats the command with the same reference until it succeeds. The repeats run in this process, because
+     * each new process would need one second of CPU time.
      */
     async function command(number: number): Promise<void> {
       const walletId = wallets[below(wallets.length)] ?? never();

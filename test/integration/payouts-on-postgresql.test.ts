@@ -15,7 +15,7 @@ const retryMilliseconds = 50;
 const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
 
-/** The balance and ledger of a wallet, once no payout is in progress. */
+/** Returns the balance of a wallet, and sums and checks of its ledger. While it runs, no payout may be in progress. */
 async function booksOf(database: ServicesDatabase, walletId: string) {
   const { balance } = await database
     .selectFrom('wallets')
@@ -59,8 +59,8 @@ t.test(
     t.teardown(() => database.destroy());
     const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-    // On a busy machine so many simultaneous TLS handshakes can take longer than ten seconds. This is the default
-    // timeout of the gateway and of undici.
+    // On a busy machine so many simultaneous TLS handshakes can take longer than ten seconds. Ten seconds is the
+    // default timeout of the gateway and of undici.
     const limits = { headersTimeoutSeconds: 600, requestTimeoutSeconds: 600 };
     const gateway = await startTestGateway(t, { config: { upstreams, limits } });
     const connect = { ca: gateway.ca, timeout: 0 };

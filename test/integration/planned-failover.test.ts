@@ -18,7 +18,10 @@ const longestPauseMilliseconds = 500;
 const mostRounds = 3;
 const keysOfRound = 6_000;
 
-/** Makes another server the master. On a busy machine a sentinel can give a failover up, so it is asked again. */
+/**
+ * Makes another server the master. On a busy machine a sentinel can abandon a failover, so the function repeats its
+ * command to the sentinel.
+ */
 async function failOver(scene: Scene): Promise<void> {
   const { store } = scene.deployment;
   const [former] = await scene.masters();
@@ -28,7 +31,7 @@ async function failOver(scene: Scene): Promise<void> {
     if (master !== undefined && others.length === 0 && master.name !== former?.name) return true;
     if (others.length === 0 && performance.now() - asked > 8_000) {
       asked = performance.now();
-      // Refused with INPROG while the former attempt lasts.
+      // The sentinel refuses the command with INPROG while its previous attempt lasts.
       await store.sentinels[0]?.client.call('SENTINEL', 'FAILOVER', 'mymaster').catch(() => undefined);
     }
     return false;
@@ -41,7 +44,7 @@ type Pauses = ReadonlyMap<RedisServer, number>;
 
 /**
  * Measures for each server of Redis the longest time in which it did not reply. A pause of this process counts too.
- * @returns a function that ends the measurement
+ * @returns a function that ends the measurement and resolves with these times
  */
 function watchPauses(servers: readonly RedisServer[]): () => Promise<Pauses> {
   const state = { isRunning: true };
@@ -83,8 +86,8 @@ t.test('a planned failover fails no request', { skip: withoutRedis }, async (t) 
     for (const gateway of gateways) t.equal(await scene.decide(gateway, revoked), 401);
   }
 
-  // Regression: a request got 503 if its look-up was in flight when the connections were reopened, or if the gateway
-  // took more than half a second to verify the new master.
+  // Regression: a request got 503 if its look-up was in flight when the gateway reopened its connections to Redis, or
+  // if the gateway took more than half a second to verify the new master.
   await t.test('nor one with a key that is not cached', async (t) => {
     const failOverOnce = async (round: number) => {
       const keys = await scene.importKeys(keysOfRound, (round - 1) * keysOfRound);

@@ -33,7 +33,8 @@ t.test('while Redis is stopped, three gateways reject no valid key', { skip: wit
     }
   };
 
-  // Sends one request per key and gateway, so that no gateway has cached the record because of an earlier request.
+  // Sends one request with each key of a third to each gateway, spread over this time. Counts the responses by status.
+  // The keys of an outage had no earlier requests, so no gateway has cached their records because of such a request.
   const share = keyCount / 3;
   const askedWhile = async (from: number, milliseconds: number): Promise<Record<number, number>> => {
     const counts: Record<number, number> = {};

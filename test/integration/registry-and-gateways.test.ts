@@ -18,7 +18,10 @@ interface Data {
 
 const gatewayCount = 3;
 const revocations = 25;
-/** At least so many first responses must confirm their revocation. A stall of the machine leaves a few unconfirmed. */
+/**
+ * At least this many revocations must be confirmed in the response to their first request. A stall of the machine
+ * leaves a few unconfirmed.
+ */
 const fewestAtOnce = 18;
 const mostChanges = 10;
 const mostRefused = 20;
@@ -103,7 +106,8 @@ t.test(
         const { propagation } = (await admin('POST', `/keys/${keyId}/revoke`)).data;
         first.child.kill('SIGCONT');
         t.ok([401, 503].includes(await first.ask(key)));
-        // The test stops the first gateway. If a busy machine stalls a second one for that long, the test repeats.
+        // Only the first gateway, which the test stops, may be pending. If a busy machine stalls another gateway for as
+        // long as the registry waits, the test repeats.
         const isSecondStopped = propagation?.gateways !== gatewayCount || propagation.pending.length !== 1;
         if (isSecondStopped && attempt < 10) continue;
         t.match(propagation, { gateways: gatewayCount, confirmed: 2 });

@@ -5,8 +5,8 @@ import { startDeployment } from '../deployment/deployment.js';
 
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
-// Regression: after a crash, the next registry process waited ten seconds until the lease of the former one expired.
-// Meanwhile revocations returned 202.
+// Regression: after a crash, the next registry process waited ten seconds until the lease (the right to write to Redis)
+// of the crashed process expired. Meanwhile revocations returned 202.
 onEachDatabase('the first revocation after a crash of the registry reaches Redis at once', async (t, url) => {
   const deployment = await startDeployment(t, { databaseUrl: url, pepper: true });
   const { id } = (await deployment.admin('POST', '/merchants', { name: 'x' })).data;

@@ -8,7 +8,7 @@ import { killAtEnd, newInstallation, productCommand } from '../product-command.j
 import { version } from '../../src/cli/version.js';
 
 const closed = '{ host: 127.0.0.1, port: 0 }';
-/** A guard against a hang. */
+/** The longest wait for a text in a server's log, in milliseconds. Without this limit the test could hang. */
 const longestMilliseconds = 60_000;
 
 /** Starts a server. `says` waits until its log contains a text, and returns the log. */

@@ -30,7 +30,7 @@ const client = has('psql', 'pg_dump', 'pg_restore')
 const skip = { sqlite: tools, postgresql: tools === false ? client : tools };
 t.setTimeout(400_000);
 
-/** The only block under a heading, or the one whose introduction matches. */
+/** Returns the commands of the only block under a heading whose introduction matches. */
 function printed(heading: string, introduction = /^/): string {
   const [block, another] = blocks.filter((one) => one.heading === heading && introduction.test(one.introduction));
   if (block === undefined || another !== undefined)
@@ -38,7 +38,7 @@ function printed(heading: string, introduction = /^/): string {
   return block.commands;
 }
 
-/** A machine with only the product in a directory, and a Redis. */
+/** Simulates a new machine: a directory that contains only the product, and a Redis. */
 async function emptyMachine(t: Test) {
   const cwd = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-drill-'));
   t.teardown(() => rm(cwd, { recursive: true, force: true }));
@@ -59,7 +59,10 @@ async function emptyMachine(t: Test) {
     MERCHANT: '',
     CURRENCY: 'NGN',
   };
-  /** In a new shell, runs the document's first block with the values of this machine, then the printed commands. */
+  /**
+   * In one new shell, runs the document's first block with the values of this machine, and then `commands`. Returns
+   * what the shell prints.
+   */
   async function shell(commands: string): Promise<string> {
     const named = new Set<string>();
     const setting = printed('1. Say where things are').replaceAll(/^export (\w+)=.*$/gm, (_, name: string) => {
@@ -91,7 +94,7 @@ async function emptyMachine(t: Test) {
       for (const one of found) one.kill('SIGCONT');
     }
   }
-  /** Starts the parts, each from its own line of the document. */
+  /** Starts all parts, or only the part that `only` names, with the commands in the document. */
   function start(only = ''): void {
     for (const line of printed('5. Restore', /^and the services no longer know/).split('\n')) {
       if (!line.includes(`main.js ${only}`)) continue;
@@ -152,7 +155,10 @@ accessLog: { destination: ${name('access.log')}, secretFile: ${name('access-log-
     await shell(`node dist/cli/main.js database migrate ${part} --create --config "$CONFIG"`);
 }
 
-/** The libpq service entry of a database, so that no argument contains credentials. */
+/**
+ * Returns the entry of a database in the service file of libpq; empty for SQLite. The file keeps credentials out of the
+ * arguments of commands.
+ */
 function serviceOf(part: string, address: string): string {
   if (address.startsWith('sqlite:')) return '';
   const { hostname, port, username, password, pathname } = new URL(address);
@@ -223,7 +229,7 @@ async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'Po
   t.match(await shell(printed('2. Make what will be looked for')), /"status":"successful"/);
   const before = contents(file('var'));
   const backedUp = Date.now();
-  // Inserts a payout between the two backups, before the last line.
+  // Makes a payout between the backups of the two databases. The last line of the block makes the second backup.
   await shell(printed('3. Back up', new RegExp(`^${kind}`)).replace(/\n(?=.*$)/, '\npay between-the-databases\n'));
   const began = Date.parse(readFileSync(file('backup/began'), 'utf8').trim());
   t.ok(began < backedUp - 30_000, 'the search begins earlier than the backup, for the payouts in flight');
@@ -333,7 +339,7 @@ t.test('the registry alone is restored in place as printed (SQLite)', { skip: sk
   await stop();
   await shell(printed('The registry alone, in place', /^SQLite/));
   start('registry');
-  // Reads the metrics, because each run of the command would start a process.
+  // Reads the metrics instead of running `restores held`, because each run of that command would start a process.
   const holdsBack = async (): Promise<boolean> => {
     try {
       const response = await fetch(`http://127.0.0.1:${ports.registry}/metrics`);

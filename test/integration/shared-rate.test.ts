@@ -75,7 +75,8 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
   await t.test(
     'during a Redis outage no request is rejected or delayed because of it, and each gateway logs it once',
     async (t) => {
-      // Each local bucket needs a token: requests that were counted locally before may have emptied both.
+      // Requests that were counted locally before may have emptied the local bucket of each gateway. After this wait
+      // each of these buckets has a token again.
       await wait(1_100);
       const [before, warningsBefore] = [await sumOf('alone'), gateways.map(warningsOf)];
       await redis.kill();
@@ -87,7 +88,8 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
         statuses.join(),
       );
       t.ok(statuses.includes(200), 'limited by a local bucket');
-      // Only the first requests of an outage could wait. A stall of the machine takes up to five seconds.
+      // Only the first requests of an outage can wait for Redis. The rest of the limit allows for a stall of the
+      // machine, which takes up to five seconds.
       t.ok(waited < 8_000, `took ${waited} ms`);
       t.equal((await sumOf('alone')) - before, 40);
       for (const gateway of gateways) while (warningsOf(gateway) === 0) await wait(10);

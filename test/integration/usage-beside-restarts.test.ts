@@ -24,7 +24,10 @@ const restarts = Number(process.env.USAGE_RESTARTS ?? 1);
 /** Requests of each round, sent to all gateways by turns. USAGE_REQUESTS sets the total of all rounds. */
 const requestsOfRound = Math.ceil(Number(process.env.USAGE_REQUESTS ?? 3_000) / (4 + restarts));
 const atOnce = 16;
-/** The secret of the access logs. With it, each line has the fingerprint of its key, known or not. */
+/**
+ * The secret of the access logs. With this secret, each line contains the fingerprint of the request's key, even if the
+ * gateway does not know that key.
+ */
 const logSecret = 'a-secret-of-the-access-logs-0123456789';
 /** The key with which the deployment polls a gateway until it is ready. */
 const pollingKey = 'svc_live_nobody';
@@ -121,7 +124,7 @@ t.test(
     const sum = (cells: ReadonlyMap<string, number>): number =>
       [...cells.values()].reduce((one, other) => one + other, 0);
     // A worker writes a line up to 10 ms after it has counted the request, so the kill can lose the lines of counted
-    // requests. A key cannot have more counts without a line than it has sent requests without a line.
+    // requests. For each key, the counts without a line must be at most the sent requests without a line.
     const beyond = new Map<string, number>();
     for (const [cell, count] of counted) {
       const [, keyId = ''] = cell.split(' ');
@@ -149,7 +152,7 @@ t.test(
   },
 );
 
-/** A deployment with keys. `start` starts a gateway whose workers have the access logs `logs`. */
+/** A deployment with keys. `start` starts a gateway, and adds the paths of its workers' access logs to `logs`. */
 async function fixture(t: Test) {
   const deployment = await startDeployment(t, { recordSecret: true });
   await seedKeys(deployment, keys);
@@ -164,7 +167,7 @@ async function fixture(t: Test) {
   return { deployment, logs, start };
 }
 
-/** Sends requests with known and unknown keys to all gateways. Those to a gateway that restarts may fail. */
+/** Sends requests with known and unknown keys to all gateways. A request to a gateway that restarts may fail. */
 async function sendRound(running: readonly (GatewayProcess | undefined)[]): Promise<void> {
   let sent = 0;
   const send = async (): Promise<void> => {
@@ -184,7 +187,7 @@ async function end(gateway: GatewayProcess | undefined): Promise<void> {
   await gateway?.stop();
 }
 
-/** What an access log line counts: a time, and a number of requests by merchant, key and code. */
+/** The requests that an access log line is about: their time, merchant and key, and their number by code. */
 interface Counted {
   readonly at: number;
   /** When the request ended, in milliseconds since 1970. The gateway counts it at this time. */

@@ -4,8 +4,8 @@ import { runIdOf, withoutRedis } from '../adapters/redis-server.js';
 import { openSite } from '../deployment/deployment.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 
-// Until the registry has granted it the use of a cache, a gateway reads Redis on each request. If it were ready
-// before, all traffic right after the start would need that read.
+// A gateway reads Redis on each request until the registry has granted it the use of a cache. If the gateway became
+// ready before this grant, each request right after the start would need a read of Redis.
 t.test('a gateway becomes ready once it has its grant, or after a timeout', { skip: withoutRedis }, async (t) => {
   const { redis, startGateway } = await openSite(t, {
     management: true,

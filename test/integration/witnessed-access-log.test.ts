@@ -13,7 +13,7 @@ import { ran } from '../cli/ran.js';
 // These tests run in parallel: they mostly wait, each for its own servers.
 t.jobs = 3;
 
-/** Timeout and pause for conditions whose check runs a command. */
+/** The timeout of a wait, and the pause between its checks, if each check runs a command. */
 const [mostSeconds, pauseMilliseconds] = [60, 250];
 
 /** A gateway and the registry that witnesses its access log, as processes on one Redis. */
@@ -43,7 +43,7 @@ async function openDeployment(t: Test) {
   const ask = async (gateway: Part, times: number): Promise<void> => {
     for (let count = 0; count < times; count += 1) await rig.ask(gateway, { path: `/transactions?${count}` });
   };
-  /** Waits until the registry has checkpoints of the given number of lines. */
+  /** Waits until the checkpoints at the registry cover at least `lines` lines. */
   const witnessed = (lines: number): Promise<void> => {
     const isWitnessed = async (): Promise<boolean> => {
       const { out } = await command('checkpoints', 'runs', '--json');
@@ -138,7 +138,8 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
     status: 0,
     out: / gw\.example\/a signed the first \d+ lines of the run at \S+Z, and the registry received the checkpoint at \S+Z\.\n$/,
   });
-  // The gateway's own file has checkpoints of fewer lines, but without receipts of the registry.
+  // The gateway's own file has checkpoints of fewer lines, but without receipts of the registry. The proof must use a
+  // checkpoint with a receipt.
   const sources = ['--checkpoints', 'registry', '--checkpoints', checkpoints.file];
   writeFileSync(files.proof, (await command('audit', 'prove', '--id', id, ...sources, log)).out);
   t.match(await check(files.proof), { status: 0, out: /, and the registry received the checkpoint at \S+Z\.\n$/ });
@@ -168,9 +169,9 @@ t.test(
     );
     rmSync(checkpoints.file);
     const second = await startGateway();
-    // The new process first waits until its predecessor has ended, because that one may have left checkpoints without a
-    // receipt. If the restart is slow, the registry first reports the log of the predecessor as silent, which is
-    // another finding.
+    // The new process first waits until its predecessor has ended, because the predecessor may have left checkpoints
+    // without a receipt. If the restart is slow, the registry first reports the log of the predecessor as silent, which
+    // is another finding.
     await found('the cut log is reported at the next start', (kinds) => kinds.includes('cut'));
     t.same(
       (await kinds()).filter((kind) => kind !== 'silent'),

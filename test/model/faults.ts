@@ -21,7 +21,7 @@ export class Faults {
     this.#first = first;
   }
 
-  /** Makes each possible fault and each step of recovery. */
+  /** Calls `step` for each possible fault and for each possible step of recovery. */
   steps(now: State, step: Step): void {
     this.#heal(now, step);
     this.#failRegistries(now, step);
@@ -110,7 +110,7 @@ export class Faults {
     });
   }
 
-  /** A delayed write of a crashed registry reaches Redis. A write of K is from before the revocation of K. */
+  /** A delayed write of a crashed registry reaches Redis. A delayed write of K writes K as not revoked. */
   arriveLate(now: State, step: Step): void {
     if (now.world.late === 0) return;
     const at = (now.world.late & 15) - 1;
@@ -156,13 +156,15 @@ export class Faults {
       next.world.saidK = 0;
       next.world.revisionK = 0;
     });
-    // K was created in the lost database: earlier reports about K stay valid, and the new database never contains K.
+    // K was created in the lost database, and the new database never contains K. So an earlier report that K is revoked
+    // stays valid.
     this.#fault(now, step, 'replace', 'SQL is replaced by a new database', restore);
   }
 
   #damage(now: State, step: Step, index: number): void {
     const rules = this.#rules;
-    // Redis fails only after a registry has given the gateway of the former release a row in the roster.
+    // In a world with a gateway of the former release, the model lets Redis fail only after a registry has given that
+    // gateway a row in the roster.
     if (rules.setup.former > 0 && pick(now.sql.rows, 0).sessions === 0) return;
     const label = now.servers.length > 1 ? ` of server ${index}` : '';
     const server = (next: State): Server => pick(next.servers, index);

@@ -6,7 +6,7 @@ import type { Gateway, State } from './state.js';
 
 /** The value of `beat` if the beat has read an mg:meta of the former release. */
 const oldFormBeat = 2;
-/** The value of `enrolled` of a gateway that caches records without a grant, like the former release. */
+/** The value of `enrolled` of a gateway that caches records without a grant, as the former release does. */
 const byOldForm = 2;
 
 /** The steps of one gateway. */
@@ -23,7 +23,7 @@ export class GatewaySteps {
     this.#name = `gateway ${index}`;
   }
 
-  /** Makes each possible step of the gateway. */
+  /** Calls `step` for each possible step of the gateway. */
   steps(now: State, step: Step): void {
     const rules = this.#rules;
     const gateway = this.#of(now);

@@ -34,7 +34,7 @@ export class RegistrySteps {
     this.#name = this.#isOneOfTwo ? `registry ${index}` : 'registry';
   }
 
-  /** Makes each possible step of the registry. */
+  /** Calls `step` for each possible step of the registry. */
   steps(now: State, step: Step): void {
     const rules = this.#rules;
     const registry = this.#of(now);
@@ -88,7 +88,7 @@ export class RegistrySteps {
     });
   }
 
-  /** A SQL transaction: without the lease, the registry detects the loss and stops its work. */
+  /** A SQL transaction. A registry that has lost its lease detects this in the transaction, and stops its work. */
   #transaction(now: State, step: Step, label: string, change: (next: State) => void): void {
     const hasLease = this.#hasLease(now);
     step(hasLease ? `${this.#name} ${label}` : `${this.#name} finds that its lease is lost`, (next) => {
@@ -374,9 +374,7 @@ export class RegistrySteps {
     });
   }
 
-  /**
-   * Updates what the registry knows of a gateway: that it is new or alive, has left, or was silent for its lifetime.
-   */
+  /** Updates what the registry knows of a gateway: that it is new or alive, has left, or was silent for LIFE. */
   #checkGateway(next: State, g: number): void {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(next).watches, g);
@@ -517,7 +515,7 @@ export class RegistrySteps {
     const hasAcknowledged = this.#hasAcknowledged(now, g, revision, now.sql.generation);
     if (acknowledgement.state === 1 && !hasAcknowledged) return false;
     if (!mechanisms.roster) return true;
-    // The registry must process this notice before it decides: the notice makes it read the gateway's state again.
+    // A pending notice makes the registry read the gateway's state again. Until then the registry does not decide.
     if (mechanisms.noticeProvesLife && watch.noticed === 1) return false;
     for (let session = 0; session < this.#rules.sessions; session++) {
       const isInRoster = (pick(now.sql.rows, g).sessions & (1 << session)) !== 0;
@@ -535,7 +533,10 @@ export class RegistrySteps {
     return acknowledgement.generation === 0 && !formerPending;
   }
 
-  /** Any registry responds, also without the lease: it reads SQL, then Redis. */
+  /**
+   * The report about K in a world with two registries. Any registry gives it, even one without the lease. The registry
+   * reads SQL in one step and Redis in the next.
+   */
   #reportInTwoReads(now: State, step: Step): void {
     const { sql, world } = now;
     const registry = this.#of(now);

@@ -7,7 +7,7 @@ import type { Acknowledgement, FaultKind, Gateway, Grant, Registry, Server, Stat
 export const STALE = 1;
 /** The number of ticks for which the registry waits for a silent gateway. */
 export const LIFE = STALE + 1;
-/** Ages are counted up to this one, which exceeds every limit. */
+/** The highest age that is counted. It exceeds every limit. */
 export const OLD = LIFE + 1;
 
 /**
@@ -35,17 +35,20 @@ export const newProtocol = {
   newGeneration: true,
   /** The registry measures the silence of gateways anew after each start and each comparison of Redis with SQL. */
   recount: true,
-  /** A notice about an acknowledgement proves that the gateway lives, even if the acknowledgement is then missing. */
+  /**
+   * A notice about an acknowledgement proves that the gateway lives, even if the registry does not find the
+   * acknowledgement.
+   */
   noticeProvesLife: true,
   /** If SQL is not proven to be current, the registry waits LIFE before the first "in force". */
   unproven: true,
-  /** If a crash or another loss interrupts the wait of `unproven`, the registry waits again. */
+  /** If a crash of the registry or a loss of data interrupts the wait of `unproven`, the registry waits LIFE again. */
   openInSql: true,
   /** The registry reads the generation and the acknowledgements in one transaction. */
   atomicList: true,
   /** A gateway trusts a server if mg:meta names the server's run_id. */
   confirm: true,
-  /** An enrolled gateway also trusts a server that has the gateway's generation and lacks no data. */
+  /** An enrolled gateway also trusts a server if mg:meta has the generation of the gateway's last complete beat. */
   memory: true,
   /** A gateway does not trust a lower revision of the same generation. */
   neverBack: true,
@@ -59,7 +62,10 @@ export const newProtocol = {
   emptyUnenrolled: true,
   /** SQL and Redis count the enrolments. So the registry detects that a restored database lacks one of them. */
   countEnrolments: true,
-  /** mg:change identifies the newest change. Its number does not: a restored database uses the same numbers again. */
+  /**
+   * mg:change identifies the newest change. The revision does not, because a restored database uses the same revisions
+   * again.
+   */
   changeId: true,
   /** The waits of `unproven` and `hold` begin when the new mg:meta is written. */
   holdFromMeta: true,
@@ -67,7 +73,7 @@ export const newProtocol = {
   hold: true,
   /** How a gateway determines that its server is still the master. */
   witness: 'sentinel+echo' as Witness,
-  /** A request joins no look-up that began before the last notice. In a gateway that is not enrolled, it joins none. */
+  /** A request joins a look-up only in an enrolled gateway, and only if the look-up began after the last notice. */
   closeLookups: true,
   /** Cached records survive a reconnect, as stale. */
   keepAsStale: true,
@@ -82,13 +88,16 @@ export const newProtocol = {
    * then its grant and its acknowledgement.
    */
   longAcknowledgements: true,
-  /** The registry does not delete the acknowledgement of a gateway of the former release: it lets it expire. */
+  /** The registry does not delete the acknowledgement of a gateway of the former release, but lets it expire. */
   keepFormerAcknowledgement: true,
   /** A gateway that has seen an mg:meta with servers trusts no mg:meta without servers. */
   neverOldForm: true,
-  /** After it finds an mg:meta of the former release, the registry waits LIFE, even if it has run all the time. */
+  /** After it finds an mg:meta of the former release, the registry waits LIFE, even if it has not restarted. */
   oldFormUnproven: true,
-  /** The registry waits until a gateway of the former release is silent. Without this, its acknowledgement counts. */
+  /**
+   * The acknowledgement of a gateway of the former release does not count. Instead the registry waits until that
+   * gateway is silent.
+   */
   formerPending: true,
   /** An empty Redis spares the registry the wait of `unproven` only if the database has no changes either. */
   onlyBlankOpens: true,
@@ -134,9 +143,12 @@ export interface Setup {
   /** 2: a master and its replica. In a Cluster there is one more server, the other master. */
   readonly servers: 1 | 2;
   readonly registries: 1 | 2;
-  /** `no`: no Cluster. Otherwise two masters, and which one may have a replica: that of K's record, or of mg:meta. */
+  /**
+   * `no`: no Cluster. Otherwise there are two masters, and the value names the one that may have a replica. `records`:
+   * the master of K's record. `meta`: the master of mg:meta.
+   */
   readonly cluster: 'no' | 'records' | 'meta';
-  /** Whether a second key is created, whose creation must be in force too (I2). */
+  /** Whether Q is created. After its creation was reported as in force, no gateway may reject Q as unknown (I2). */
   readonly createsQ: boolean;
   /** Whether a request can join the running look-up of another request. */
   readonly lookups: boolean;
@@ -146,7 +158,7 @@ export interface Setup {
   readonly lateWrites: boolean;
   /** Maximum number of faults of each kind. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>;
-  /** How many of the gateways run the former release: the first ones. */
+  /** Number of gateways that run the former release. They have the lowest indexes. */
   readonly former: 0 | 1;
   /** Whether the old snapshot has an mg:meta of the former release. */
   readonly oldSnapshot: boolean;
@@ -301,7 +313,7 @@ export class Rules {
     return smallestBeside(used);
   }
 
-  /** An instance id for a gateway that is unused in SQL and Redis; -1 if there is none. */
+  /** An instance id that neither SQL nor Redis has for the given gateway; -1 if there is none. */
   freshSession(state: State, gateway: number): number {
     for (let session = 0; session < this.sessions; session++) {
       const isInRoster = (pick(state.sql.rows, gateway).sessions & (1 << session)) !== 0;
@@ -337,7 +349,7 @@ export function loseConnections(gateway: Gateway): void {
   gateway.whole = 0;
 }
 
-/** Sets all silences to 0. */
+/** Sets the ticks of silence of every gateway to 0. */
 export function restartSilence(registry: Registry): void {
   for (const watch of registry.watches) {
     watch.silent0 = 0;

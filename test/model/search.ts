@@ -52,7 +52,7 @@ class States {
     return this.#bytes.subarray(id * this.#length, (id + 1) * this.#length);
   }
 
-  /** The number of a state. A new one gets the next number. */
+  /** Returns the number of a state. A new state gets the next number. */
   intern(bytes: Uint8Array, parent: number): number {
     this.#soughtBytes.set(bytes);
     const mask = this.#table.length - 1;

@@ -8,10 +8,11 @@
 // - mg:meta in Redis has the generation, and the run_ids of the servers that the registry has compared with SQL. The
 //   former release wrote no servers.
 // - A beat is a heartbeat of a gateway, which reads mg:meta and the revision. At its end the gateway writes its
-//   acknowledgement to Redis: it caches nothing older than this revision of this generation.
+//   acknowledgement to Redis. It states that the gateway caches nothing older than this revision of this generation.
 // - The roster in SQL has a row for each gateway that may cache records. To enrol a gateway is to add its row.
 // - A grant in Redis is the registry's permission to cache records. It echoes one beat, that is, it confirms the beat.
-// - The mark in Redis names the registry that may write. In a Cluster, the marker of a slot shows which changes it has.
+// - The mark in Redis names the registry that may write. In a Cluster, the marker of a slot shows which changes the
+//   slot has.
 // - "In force" is the report of a registry that every gateway obeys a change.
 
 /** The bytes of one party, by name. */
@@ -21,7 +22,7 @@ const worldFields = [
   'master', // which server of the pair, 0 or 1, is the master; the other one is the replica
   'linked', // 1: the replica is connected to the master
   'used', // the kinds of fault that have happened, as bits; see bitOf in faults.ts
-  'saidK', // 1: "K is revoked" was reported as in force; 2: then Redis restarted on a snapshot of the former release
+  'saidK', // 1: "K is revoked" was reported as in force; 2: later Redis restarted on a snapshot of the former release
   'saidQ', // 1: "Q exists" was reported as in force
   'revisionK', // of the last change of K
   'revisionQ', // of the creation of Q
@@ -68,7 +69,7 @@ const serverFields = [
   'run', // the run_id of its process
   // The fields from here on are in snapshots and are copied to replicas.
   'generation', // that of mg:meta; 0: there is no mg:meta
-  'server', // the run_id of the server that mg:meta names; 0 with a generation: mg:meta of the former release
+  'server', // the run_id of the server that mg:meta names; 0: none, as in an mg:meta of the former release
   'server2', // the same for the master of the records, in a Cluster
   'revision', // of the newest change
   'k', // the record of K; 0: none, 1: active, 2: revoked
@@ -128,12 +129,12 @@ const gatewayFields = [
   'believes', // 1: it trusts its server, and decides by what it reads there
   'generation', // of its last complete beat; 0: none yet
   'highest', // the highest revision that it has read in this generation
-  'enrolled', // 1: its last beat has read a grant; 2: it caches without a grant, like the former release
+  'enrolled', // 1: its last beat has read a grant; 2: it caches without a grant, as the former release does
   'age', // ticks since its records were last known to be current
   'k', // the cached record of K; 0: none
   'hot', // 1: it has missed no notice about its cache
-  'notice', // pending notices: 1 of the record, 2 of everything, 3 of both
-  'beat', // 0: no beat is under way; 2: the beat has read an mg:meta of the former release, 1: of the present release
+  'notice', // pending notices; 1: the record has changed, 2: everything has changed, 3: both
+  'beat', // 0: no beat is under way; 1: the beat has read an mg:meta of the present release; 2: of the former release
   'beatGeneration', // the generation that the beat has read
   'beatRevision', // the revision that the beat has read
   'beatNeeded', // the newest change in the slot of K, as the beat has read it

@@ -54,7 +54,7 @@ const setups = {
   'lease, flush': { ...base, registries: 2, faults: { lapse: 1, flush: 1, cut: 1 } },
   'lease, keys': { ...base, registries: 2, faults: { lapse: 1, lose: 1, cut: 1 } },
   'lease, restart': { ...base, registries: 2, faults: { lapse: 1, restart: 1 } },
-  /** One record is lost, to eviction or to DEL. */
+  /** Redis loses one key, by eviction or by DEL. */
   evicted: { ...base, faults: { evict: 1, cut: 1, crash: 1 } },
   'evicted, late': { ...base, lateWrites: true, faults: { evict: 1, crash: 1 } },
   /** A Cluster of two masters. Either the master of K's record fails over, or the master of mg:meta. */

@@ -19,7 +19,7 @@ import { compilePermissions } from '../../src/policy/permissions.js';
 import type { Access } from '../../src/policy/permissions.js';
 import { acceptedFacts, acceptingCredential, address, now } from './fixtures.js';
 
-/** Applies all rules of the table. */
+/** Applies all rules of the table. Returns the code of the first rule that fails; null if all pass. */
 const decide = (facts: RequestFacts, credential: Credential | null): DenialCode | null =>
   denyRequest(facts) ?? denyCredential(facts, credential);
 

@@ -112,7 +112,7 @@ function entryOf({ kind, value, length, spelling }: Block): string {
   return `${write(kind, value, spelling)}${slash}`;
 }
 
-/** An address at an edge of a block, or `step` addresses from it. It is written as an address of the kind `other`. */
+/** The first or last address of a block plus `step`, written as an address of the kind `other`. */
 function edgeOf({ kind, value, length }: Block, last: boolean, step: bigint, other: Kind, spelling: Spelling): string {
   const width = BigInt(widthOf(kind));
   const hostBits = width - BigInt(length ?? width);

@@ -9,7 +9,7 @@ type Header = OriginClaim['header'];
 /** Entries that admit nothing tested here: they make a list long enough to be stored as a set. */
 const more = Array.from({ length: 100 }, (_, index) => `unasked-${index}.invalid`);
 
-/** Whether a list admits the value of one header, as a short list and as a long one. */
+/** Whether a list admits the value of one header. Throws if its short and its long form decide differently. */
 function admits(entries: readonly string[], header: Header, value: string): boolean {
   const admitted = compileOriginPatterns(entries).matches({ header, value });
   const admittedByLong = compileOriginPatterns([...entries, ...more]).matches({ header, value });

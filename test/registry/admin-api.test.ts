@@ -23,7 +23,7 @@ t.test('without the token every request gets the same 401, and no response revea
     [`Bearer ${token}, Bearer ${token}`, required],
   ];
   for (const [index, [authorization, body]] of cases.entries()) {
-    const remoteAddress = `198.51.100.${index}`; // an address with many failed attempts gets 429
+    const remoteAddress = `198.51.100.${index}`; // one for each case: after many failures an address gets 429
     for (const [method, url] of [
       ['GET', '/merchants'],
       ['POST', '/merchants'],

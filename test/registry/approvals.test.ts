@@ -137,8 +137,8 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
 });
 
-// Regression: the id of the new record was stored after the change. If the registry ended between the two, the approval
-// request never showed what it had created.
+// Regression: the registry first created the record, and then stored the record's id in the approval request. If the
+// registry ended between the two steps, the request never showed which record had been created.
 t.test('an approval stores the id of the new record with the change', async (t) => {
   const { call, create, database, decide } = await guarded(t, 'sqlite::memory:');
   const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];

@@ -90,7 +90,7 @@ onEachDatabase(
 t.test('an export waits for an event that a former release is storing, and contains it', postgresAlone, async (t) => {
   const { call, database } = await registryFixture(t, await createPostgresDatabase(t));
   await addEvents(database, 1);
-  // A former release locks the revision, but not the end of the chain.
+  // A registry of a former release locks the revision, but not the end of the chain of events.
   const change = await database.startTransaction().execute();
   await change
     .updateTable('revision')
@@ -147,7 +147,10 @@ t.test('only who began an export reads it, and no other event is one', async (t)
   t.equal(await status(later ?? 0), 404, 'a filter of a later release is not ignored');
 });
 
-/** Runs `events export`, and another function after each page. */
+/**
+ * Runs `events export`, and calls `between` after each page. Returns the sequence numbers of the exported events, the
+ * error output, the length of the longest page, and the last page.
+ */
 async function exportEvents(t: Test, url: string, args: readonly string[], between: () => Promise<void>) {
   let [out, err] = ['', ''];
   const lines: number[] = [];
@@ -178,7 +181,7 @@ onEachDatabase(
     const inserting: Promise<unknown>[] = [];
     const between = async (): Promise<void> => {
       pages += 1;
-      // One insert ends before the next page, the other runs beside it.
+      // The first insert ends before the next page is read, the second runs while it is read.
       await addEvents(database, 3);
       inserting.push(createMerchant());
     };

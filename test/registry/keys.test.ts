@@ -275,7 +275,7 @@ onEachDatabase('events are paged and filtered by merchant, key, action and time'
   for (const query of ['since=yesterday', 'since=2026-02-30T00:00:00Z', 'action=drop', 'merchantId=a%20b', 'color=x']) {
     t.equal((await call('GET', `/events?${query}`)).status, 422, query);
   }
-  // An empty list would wrongly report that the action never happened.
+  // For an unknown action, an empty list would wrongly suggest that the action never happened.
   const message =
     /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, .*token\.revoked, .*instance-key\.ended, events\.exported, records\.exported, usage\.forgotten, .*$/;
   t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });

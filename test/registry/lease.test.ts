@@ -68,7 +68,8 @@ onEachDatabase('the lease of a hung registry that still holds its lock expires n
   t.same(await differences(database, store), []);
   t.equal(await holderOf(database), 'next', "the holder's row records that it has no lock");
 
-  // The lock of the formerly hung process does not entitle it to project: the holder of the lease is running.
+  // The process that hung holds the lock, but must not write to the store: another process holds the lease, and is
+  // running.
   await createMerchant(context, registryAuthor, { name: 'y' });
   for (let attempt = 0; attempt < 3; attempt += 1) await hanging.run();
   t.equal((await differences(database, store)).length, 1);
@@ -198,7 +199,7 @@ t.test('a terminated connection loses the lock, and a new connection obtains it 
   t.pass('the session reconnected');
 });
 
-/** How many sessions are connected to a database. */
+/** The number of connections to a database that were opened for its lock. */
 async function countSessions(url: string): Promise<number | undefined> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -212,8 +213,8 @@ async function countSessions(url: string): Promise<number | undefined> {
   }
 }
 
-// Regression: each simultaneous caller opened a connection. The lock could stay with a connection that the session no
-// longer knew.
+// Regression: each of several simultaneous calls of `hold` opened a connection. The lock could stay with a connection
+// that the session no longer knew.
 t.test('simultaneous callers share one connection, and one release frees the lock', postgresAlone, async (t) => {
   const url = await createPostgresDatabase(t);
   const [one, other] = [opened(t, url), opened(t, url)];

@@ -87,7 +87,7 @@ export class MemoryRecordsStore implements RecordsStore {
   /** False if a part of the store was emptied or rolled back. */
   whole = true;
 
-  /** Whether a write leaves a record with a later revision unchanged, as it does in Redis. False removes this guard. */
+  /** Whether a write skips a record whose stored revision is later, as it does in Redis. False removes this guard. */
   keepsLater = true;
 
   begin(): Promise<void> {
@@ -156,7 +156,7 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
-  /** Called when a gateway acknowledges. */
+  /** A test calls this to report an acknowledgement. It resolves the promise of `nextAcknowledgement`. */
   acknowledged: () => void = () => undefined;
 
   nextAcknowledgement(): Promise<void> {

@@ -67,7 +67,7 @@ class Browsing {
 
   constructor(
     url: URL,
-    /** A redirect to a URL that begins with this text is the result, and is not followed. */
+    /** If a redirect leads to a URL that begins with this text, `send` returns the URL and does not follow it. */
     readonly end: string | null = null,
   ) {
     this.#url = url;
@@ -102,20 +102,22 @@ class Browsing {
     return this.send();
   }
 
-  /** Signs in and consents. */
+  /** Signs in and consents. Returns the last page, or the URL that begins with `end`. */
   async signIn(page: string, sub: string): Promise<string> {
     const after = await this.post(page, { prompt: 'login', login: sub, password: 'any' });
     return after.includes('prompt" value="consent"') ? this.post(after, { prompt: 'consent' }) : after;
   }
 }
 
-/** Signs a person in at the URL of the provider; returns the URL to which it sends the browser back. */
+/** Signs a person in at the URL of the provider. Returns the URL to which the provider sends the browser back. */
 async function signIn(url: string, sub: string, end: string): Promise<string> {
   const browsing = new Browsing(new URL(url), end);
   return browsing.signIn(await browsing.send(), sub);
 }
 
-/** Does what a person does in a browser: enters the code, confirms it, signs in and consents. */
+/**
+ * Does what a person does in a browser: enters the code, confirms it, signs in and consents. Returns the last page.
+ */
 async function approve(issuer: string, userCode: string, sub: string): Promise<string> {
   const browsing = new Browsing(new URL('/device', issuer));
   const xsrf = (html: string): string => /name="xsrf" value="([^"]+)"/.exec(html)?.[1] ?? '';

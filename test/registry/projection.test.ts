@@ -465,8 +465,8 @@ onEachDatabase('changes that the store has lost are written again', async (t, ur
   t.same(await differences(database, store), []);
   t.equal(store.revision, await context.revision());
 
-  // The same while a change is pending. Lost records must not count as pending, and nothing may be published before all
-  // records are written.
+  // The store loses the revocation again, now while another change is pending. The lost records must not be taken for
+  // pending ones, and nothing may be published before all records are written.
   for (const holder of ['one', 'another']) {
     store.records.clear();
     for (const [name, record] of before) store.records.set(name, record);

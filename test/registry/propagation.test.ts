@@ -31,7 +31,8 @@ onEachDatabase('a revocation returns once every gateway of its environment has a
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, revision: 5 } : one));
   await until(() => {
     const next = time.untilNext;
-    // During a query of the registry, no pause is set, and the next timer could be the deadline.
+    // Skips only pauses of the registry. While the registry reads acknowledgements, it has set no pause, and the next
+    // timer could be its deadline.
     if (next !== null && next <= longestPauseMilliseconds) time.advance(next);
     return hasResponded;
   });

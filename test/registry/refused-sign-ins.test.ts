@@ -45,7 +45,7 @@ async function fixture(t: Test, url: string) {
   return { ...registry, wrongToken, signIn, refusals, count, endMinute };
 }
 
-/** Counts the transactions that run, and those that fail from now on. */
+/** Counts transactions from now on: those that are running, and those that have failed. */
 function countTransactions(database: RegistryDatabase): { readonly running: number; readonly failed: number } {
   const counts = { running: 0, failed: 0 };
   const transaction = database.transaction.bind(database);
@@ -106,7 +106,8 @@ onEachDatabase('refusals of many sources stay within the limit of all attempts, 
   }
   t.equal(await count(), 0);
   time.advance(60_000);
-  // The writer counts the refusals beyond the limit after it has stored the last event. Both must happen in one minute.
+  // The writer counts the refusals beyond the limit only after it has stored the last event. Until then, the clock must
+  // not reach the next minute.
   await until(async () => (await count()) === 600 && transactions.running === 0);
   await turn();
   time.advance(60_000);

@@ -122,7 +122,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
       const store = new RecordKeyStore(records);
       return {
         ...{ records, reported },
-        /** The decision about a key: `accepted`, `401`, or `503` with the reason. */
+        /** The decision about a key: `accepted`, the status of an inactive key, `401`, or `503` with the reason. */
         ask: async (lookupId: string): Promise<string> => {
           try {
             const { credential } = await store.find(lookupId);

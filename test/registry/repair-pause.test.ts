@@ -199,8 +199,8 @@ t.test('a trial write that Redis rejects delays no change, and the pause ends wi
   t.notOk(one.repairCounts.isPaused);
 });
 
-// Regression: repair had no limit. 4,000 keys with room for 2,900 were rewritten 3,000 times a second, and nothing
-// reported this.
+// Regression: repair had no limit. In a Redis with 4,000 keys and memory for 2,900, the registry wrote 3,000 evicted
+// records back each second, and nothing reported this.
 t.test(
   'repair of a full, evicting Redis is bounded, and completes once Redis has room',
   {

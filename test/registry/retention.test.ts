@@ -78,7 +78,7 @@ onEachDatabase('a clock that is set forward does not age events', async (t, url)
   t.equal((await ages()).length, 3, 'while the process is running');
   await forget(oldEvents());
   t.equal((await ages()).length, 3, 'and across a restart');
-  // An event recorded with the wrong clock.
+  // An event that was recorded while the clock was a year ahead.
   await insert([0]);
   time.advance(21 * day);
   await forget(events);
@@ -195,8 +195,8 @@ onEachDatabase('the last thousand generations and the first one are retained', a
   ]);
 });
 
-// Regression: the registry read the latest time of all events. On a large database this query exceeded the time limit
-// of a statement, so the store was never rewritten.
+// Regression: when the registry noted a restore of the database, it searched all events for the latest time. On a large
+// database this query exceeded the time limit of a statement, so the registry never rewrote the store.
 onEachDatabase('changes are unknown since the event that was stored last, whatever its time', async (t, url) => {
   const { database, insert, time } = await keepingEvents(t, url);
   await insert([-3650, 2]);
@@ -230,7 +230,7 @@ onEachDatabase('a revocation stays in force after its event was deleted', async 
 });
 
 onEachDatabase('a registry deletes old events only if a retention period is configured', async (t, url) => {
-  // First: testdir() empties the directory that contains the database.
+  // This must come first: testdir() empties the directory in which the database is created next.
   const tokenFile = `${t.testdir({ token: 'a-token-of-administrators-0123456789' })}/token`;
   const database = await openRegistryDatabase({ url, generation: 'r_1' });
   t.teardown(() => database.destroy());
@@ -253,7 +253,8 @@ onEachDatabase('a registry deletes old events only if a retention period is conf
   t.equal(await count(), 3);
   const pruning = await start(4);
   t.teardown(() => pruning.close());
-  // If the first round comes before the registry has compared its store with the database, the next is a minute later.
+  // If the first round of deletions comes before the registry has compared its store with the database, the next round
+  // is a minute later.
   for (let attempt = 0; attempt < 700 && (await count()) === 3; attempt += 1)
     await new Promise((resolve) => setTimeout(resolve, 100));
   t.equal(await count(), 2);

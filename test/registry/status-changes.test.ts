@@ -140,7 +140,8 @@ onEachDatabase('the migration takes the time from the latest event that set the 
     event('key.created', 'k_active', null, active), // 10000
     event('key.revoked', 'k_revoked', active, revoked), // 11000
     event('key.reset', 'k_reset', active, revoked), // 12000
-    // A reset with a grace period. The event of the later revocation is already deleted; this one is kept for longer.
+    // A reset with a grace period. The key was revoked later. The event of the revocation is already deleted, but the
+    // event of the reset is kept for longer.
     event('key.reset', 'k_forgotten', active, { ...active, expiresAt: 'later' }), // 13000
     event('key.held-back', 'k_held', active, { status: 'INACTIVE' }), // 14000
     event('record.forged', 'k_unknown', null, { record: 'key:k_unknown', cause: 'forged', ...revoked }), // 15000

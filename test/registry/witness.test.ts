@@ -9,7 +9,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { ManualTime, until } from './manual-time.js';
 import { WitnessedRun } from './witnessed-run.js';
 
-/** A witness of access logs on a database, with a clock that only the test advances. */
+/** The registry's witness of access logs, with a database and a clock that only the test advances. */
 async function openWitness(t: Test, url: string) {
   const time = new ManualTime();
   const database = await openRegistryDatabase({ url, generation: 'of the test' });
@@ -334,14 +334,15 @@ onEachDatabase('contradictory times are reported', async (t, url) => {
   t.same(await findings(), ['clock', 'clock', 'clock'], 'a clock that was correct in between is reported again');
 });
 
-// Regression: a registry did not report a run again if its last checkpoint was dated later than the time of receipt.
-// But that time could come from another registry's clock. So two registries reported the same run again and again.
+// Regression: a registry did not report a future time again if the run's previous checkpoint was dated later than its
+// receipt. But another registry with another clock could have stored the time of this receipt. So the same run was
+// reported again and again.
 onEachDatabase('two registries with different clocks report a run once', async (t, url) => {
   const { database, findings, instance, signer, take, time } = await openWitness(t, url);
   const behind = new Witness({ database, clock: { now: () => time.now() - 90_000 }, signer });
   const run = new WitnessedRun(instance).write(1);
   await take(run.submit('start', time.now()));
-  time.advance(100_000); // so that both clocks are past the time from which the key counts
+  time.advance(100_000); // so that both clocks are past the time from which the instance key is valid
   for (let count = 0; count < 3; count += 1) {
     for (const takeNext of [(body: string) => behind.take(body), take]) {
       time.advance(10_000);

@@ -5,7 +5,7 @@ import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { submissionText } from '../../src/evidence/submission.js';
 import { uniqueId } from '../../src/telemetry/unique-id.js';
 
-/** A run of an access log as a gateway submits it, without a log file. */
+/** A run (the part of an access log that one process writes) as a gateway submits it, but without a log file. */
 export class WitnessedRun {
   readonly id = uniqueId();
   readonly instance: NoteSigner;

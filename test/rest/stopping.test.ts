@@ -5,7 +5,10 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { createRestApp, type RestApp } from '../../src/rest/rest-app.js';
 
-/** Stops an API during a response, and returns what it sends to that request and to those pipelined after it. */
+/**
+ * Stops an API while it responds to a request. Returns what the API sends to that request and to those pipelined after
+ * it.
+ */
 async function responsesWhileStopping(app: RestApp, requests: string): Promise<string> {
   let release = (): void => undefined;
   const begun = new Promise<void>((resolve) => {

@@ -25,7 +25,7 @@ const collectGarbage = runInNewContext('gc') as () => void;
 /** An Origin as long as a request head allows. Parsing a non-ASCII character takes a third of a microsecond. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);
 
-// Regression: without a key, a few kilobytes of these origins a second kept a worker fully busy.
+// Regression: a client without a key could keep a worker fully busy with a few kilobytes of these origins per second.
 t.test(
   'an origin that is slow to parse is rejected unparsed as an onion service; text after the host is not parsed',
   (t) => {
@@ -166,7 +166,8 @@ function check(sequences: Iterable<number>): Finding[] {
 
 // A gap is a range of missing sequence numbers. A line within a gap splits it in two, and each line is looked up in the
 // list of all gaps. If this list had no bound, a forged log could make its verification last for hours. The last line
-// of the test is a repeat. Because the list is bounded, the verifier does not recognise the repeat.
+// of each log repeats an earlier line. The second log has more gaps than the list can hold, so the verifier does not
+// recognise the repeat.
 t.test('log lines that split a gap many times take bounded memory in the verifier', (t) => {
   const few = Array.from({ length: 900 }, (_, index) => 2 * index + 4);
   t.match(check([1, 50_000, ...few, 4]).at(-1), { kind: 'repeated' });

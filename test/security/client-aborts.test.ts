@@ -107,8 +107,8 @@ t.test('client abort while the request is counted: it is not forwarded', async (
   for (const line of gateway.lines) t.match(line, { event: { code: 'client_closed' }, organization: { id: 'm_1' } });
 });
 
-// Regression: only reads were cancelled. A write that no connection carried yet was sent later, and its log line named
-// no upstream.
+// Regression: when a client disconnected, the gateway cancelled only reads. A write that was not yet on a connection to
+// the service was sent later, and its log line named no upstream.
 t.test('client abort while the assertion is signed: the request is not forwarded', async (t) => {
   const upstream = await startUpstream(t);
   let signing = (): void => undefined;
@@ -195,7 +195,8 @@ t.test('client abort: the resources of an aborted request are released when its 
 });
 
 // Regression: an aborted upload ended the process, with all of its requests. Node checked for a listener of the
-// request's error, and emitted the error one tick later. In that tick the upload ended, and its listener was removed.
+// request's error, and emitted the error one tick later. In that tick the upload ended, and its listener was removed,
+// so nothing handled the error.
 t.test('client abort during an upload ends that request only', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });

@@ -140,8 +140,8 @@ t.test('a merchant with more than half of all connections loses an idle one to a
   await inFlight;
 });
 
-// Regression: a connection with an accepted request was never closed. One merchant held all connections with requests
-// whose bodies it did not complete.
+// Regression: at the connection limit, a connection with an accepted request was never closed. So one merchant could
+// hold all connections: it sent a request on each, and did not complete the body.
 t.test(
   'a connection that waits for a body is closed for another merchant; one with a forwarded request is not',
   async (t) => {
@@ -201,8 +201,8 @@ t.test(
       200,
       'the proxy has more than half of all connections for one merchant',
     );
-    // One was closed for d, and one for the last connection of c. A single connection without a key stays, because its
-    // request may be on its way.
+    // One connection of the proxy was closed for d, and one for the last connection of c. While only one connection is
+    // without an accepted request, the gateway does not close it, because its request may be on its way.
     await until(() => closed === 2);
   },
 );

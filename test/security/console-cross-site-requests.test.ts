@@ -3,7 +3,7 @@ import { enter, startBrowser, startProduct, withoutBrowser } from '../console/br
 import { consoleFixture, origin, sessionIn } from '../console/console-fixture.js';
 
 // A browser sends the session cookie with requests that other pages cause. A page of another port of the same host is
-// same-site, so SameSite=Strict does not stop it.
+// same-site, so SameSite=Strict does not withhold the cookie.
 
 t.test('a change that no page of the console sent is rejected, with an event', async (t) => {
   const { ask, app, createPerson, signIn, createMerchant, eventsOf, call } = await consoleFixture(t, 'sqlite::memory:');

@@ -24,7 +24,7 @@ t.test(
         for (const secret of secrets) {
           await field.fill(secret);
           await page.getByText('That looks like a key or token, so it was not sent.').waitFor();
-          // Longer than the pause after which a filter applies.
+          // Waits longer than the console does between the last keystroke and the use of the filter.
           await page.waitForTimeout(400);
           t.notOk(page.url().includes(secret), `${at}: the address does not have it`);
         }

@@ -32,7 +32,7 @@ const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former
 async function backUp(database: RegistryDatabase): Promise<() => Promise<void>> {
   const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
   return async () => {
-    // A restore puts back the files of a database, past its triggers. The chain of events is not under test here, and
+    // A restore puts back the files of a database, so no trigger runs. The chain of events is not under test here, and
     // begins again.
     await withoutTriggers(database);
     await database.deleteFrom('event_chain').execute();
@@ -316,8 +316,8 @@ onEachDatabase(
   },
 );
 
-// Regression: if the registry ended right after it had held the key back, `restores list` never called the restore
-// certain.
+// Regression: if the registry ended right after it had held the reported key back (set it to REVOKED), `restores list`
+// never called the restore certain.
 onEachDatabase(
   'database rollback: a restore is certain as soon as a reported revocation is held back',
   async (t, url) => {
@@ -438,8 +438,8 @@ for (const isSameProcess of [true, false]) {
   });
 }
 
-// Regression: the registry stored the new generation of the records first, and then the restore. If it ended in
-// between, `restores list` stayed empty.
+// Regression: the registry first stored the new generation of the records, and then the row about the restore. If it
+// ended in between, `restores list` stayed empty.
 onEachDatabase('database rollback: a restore that could not be stored is found again', async (t, url) => {
   const { database, projection, restore } = await revokedSinceBackup(t, url);
   await restore();
@@ -453,8 +453,9 @@ onEachDatabase('database rollback: a restore that could not be stored is found a
   t.match(await database.selectFrom('api_keys').select('status').execute(), [{ status: 'REVOKED' }]);
 });
 
-// An interrupted comparison raises the database's revision to that of the store. Regression: the next comparison then
-// found no reused revision, and wrote the merchant as active.
+// After the restore, a change of the merchant reuses the revision of the suspension. An interrupted comparison of store
+// and database raises the database's revision to that of the store. Regression: in the next comparison, the registry
+// did not notice the reused revision. So it wrote the merchant as active.
 for (const isInterrupted of [false, true]) {
   const when = isInterrupted ? ', also after an interrupted comparison' : '';
   onEachDatabase(`a merchant that changes between restore and comparison is still held back${when}`, async (t, url) => {
@@ -689,8 +690,8 @@ async function reusedReport({
   return { ...report, revision, entries };
 }
 
-// Regression: the registry compared the report only after it had written the records, unless the report had a higher
-// revision than the database.
+// Regression: the registry compared a gateway's report with the database only after it had written the records, unless
+// the report had a higher revision than the database.
 onEachDatabase('a reported revocation with a reused revision is held back before any write', async (t, url) => {
   const fixture = await restoredBesideEmptyStore(t, url);
   const { database, keyId, projection, states, store } = fixture;
@@ -706,8 +707,8 @@ onEachDatabase('a reported revocation with a reused revision is held back before
   t.same(await differences(database, store), []);
 });
 
-// Regression: the registry had announced a change of its own with this revision. So the reported record did not seem
-// newer than the database.
+// Regression: the registry had already announced another change with the revision of the report. So the reported
+// revocation did not seem newer than the database, and was not held back.
 onEachDatabase('a late report with a reused revision is held back', async (t, url) => {
   const fixture = await restoredBesideEmptyStore(t, url);
   const { database, projection, rosterOf, states, store } = fixture;
@@ -785,9 +786,10 @@ for (const isRetained of [true, false]) {
   });
 }
 
-// Retention keeps an event with a time in the future for longer than later events. Regression: the low revision of the
-// kept event made the registry believe that no later event was deleted. The event of the reactivation was deleted, so
-// the suspension in the store seemed to be still in force.
+// Events are deleted by their time. So an event with a time in the future is kept for longer than events with higher
+// revisions. Regression: from the low revision of the kept event, the registry concluded that all events since that
+// revision still existed. But the event of the reactivation was deleted, so the suspension in the store seemed to be
+// still in force.
 onEachDatabase('an event that is kept longer than later ones makes no older record count', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const one = projection('one');
@@ -827,8 +829,8 @@ onEachDatabase('an interrupted rebuild undoes no reactivation that is not yet in
   t.same(await differences(database, store), []);
 });
 
-// Regression: the record was held back and the report was deleted, but `restores list` never called the restore
-// certain.
+// Regression: the registry held the reported record back and deleted the report, but `restores list` never called the
+// restore certain.
 onEachDatabase('a report that arrives after an interrupted rebuild makes the restore certain', async (t, url) => {
   const { context, database, merchantId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
   const restores = () => database.selectFrom('restores').select('is_certain').execute();
@@ -1074,8 +1076,8 @@ onEachDatabase('a store rolled back to an older generation is rewritten', async 
   t.same(await differences(database, store), []);
 });
 
-// Regression: a record with a higher revision than the database was never replaced. A change was confirmed, but was not
-// in the store.
+// Regression: a record with a higher revision than the database was never replaced. A later change of this record was
+// confirmed, but did not reach the store.
 onEachDatabase('a record of a later generation is replaced too', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, registryAuthor, { name: 'x' });

@@ -22,7 +22,7 @@ import { balanceOf } from '../services/services-fixture.js';
 
 const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';
 
-/** Starts services without `identity`. The returned functions send a request with these Host headers to them. */
+/** Starts services without `identity`. The returned functions send them a request with the given Host headers. */
 async function servicesOf(t: Test, options = '') {
   const listening = 'services: { listen: { port: 0 }, database: { url: "sqlite::memory:" } }';
   const config = loadConfig({ text: `${listening}\n${options}` });

@@ -214,7 +214,8 @@ t.test('an administrator gains no right through the tokens of others or their ow
   );
 });
 
-// Regression: with an invalid reason, each of these requests got a 400 that revealed the missing right, and no event.
+// Regression: with an invalid reason, each of these requests got a 400 that revealed the missing right. The registry
+// stored no event about the attempt.
 t.test('an invalid reason hides no refused attempt', async (t) => {
   const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];

@@ -18,7 +18,8 @@ for (const [where, open] of Object.entries(places)) {
     const [first] = keys;
     if (first === undefined) throw new Error('there is no key');
     let gateway = await startGateway([]);
-    // A registry that starts beside a gateway that it does not know waits until that gateway's records are stale.
+    // Waits for the roster, the list of gateways that may cache records. If a starting registry finds a gateway that is
+    // not on it, the registry waits until that gateway's cached records are stale.
     const isOnRoster = (instanceId: string) =>
       until(async () => {
         const gateways = await registry.database.selectFrom('gateways').select('instance_id').execute();

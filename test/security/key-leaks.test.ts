@@ -374,7 +374,7 @@ t.test('key leak: a key given as a permission is not echoed', async (t) => {
   }
 });
 
-// Regression: a key that was pasted in place of an id was stored in an event: as the merchant that was read, or in a
+// Regression: a key that was pasted in place of an id was stored in an event, either as the id of the merchant or in a
 // filter.
 t.test('key leak: a key in place of an id is not stored in an event', async (t) => {
   const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
@@ -437,7 +437,7 @@ t.test('key leak: a key in place of the reference of a funding is not stored', a
   t.notMatch(JSON.stringify([approvals, events]), /svc_(live|test)_/i);
 });
 
-// Regression: the services stored the key as the merchant of a wallet, and in the event of a read.
+// Regression: the services stored the key as the id of a wallet's merchant, and in the event about reading wallets.
 t.test('key leak: the services do not store a key that an operator sends as the id of a merchant', async (t) => {
   const services = await servicesFixture(t);
   const { database, clock } = services;

@@ -17,7 +17,7 @@ import { linesOf, verify } from '../audit/verify-log.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
 
 const changesTried = 5_000;
-/** One in this many changes is also submitted to the witness. */
+/** One in this many forged logs is also submitted to the witness: the part of the registry that signs receipts. */
 const betweenSubmissions = 50;
 
 t.test('log forgery with the log file and all stored secrets: lines with a receipt cannot be rewritten', async (t) => {
@@ -108,7 +108,10 @@ t.test('log forgery with the log file and all stored secrets: lines with a recei
   t.equal(rejected, submitted);
 });
 
-/** Renumbers and rehashes lines, as an attacker with write access to the file can. */
+/**
+ * Renumbers and rehashes lines, as an attacker with write access to the file can. Returns the new file and its Merkle
+ * tree.
+ */
 function rehashedWithTree(lines: readonly string[]): { file: Buffer; tree: MerkleTree } {
   const tree = new MerkleTree();
   let previous = '0'.repeat(64);

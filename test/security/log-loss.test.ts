@@ -155,7 +155,7 @@ t.test('a log reader that stalls or exits blocks nothing and is reported', async
   t.match(output, /gone: writing fails: EPIPE.*\nclosed\n/);
 });
 
-/** The command that runs a module. */
+/** Returns the command that runs the source text `script` as a module. */
 function moduleCommand(script: string): [string, string[]] {
   return [process.execPath, ['--input-type=module', '-e', script]];
 }
@@ -203,7 +203,7 @@ t.test('the process log never blocks on a pipe that is not read', async (t) => {
   t.equal(String(chunk), 'alive');
   let output = '';
   child.stderr.on('data', (bytes: Buffer) => (output += bytes.toString()));
-  await until(() => output.split('\n').length > 901); // at least so many lines are held
+  await until(() => output.split('\n').length > 901); // the log holds 1 MiB, which is more than 900 lines
   child.stdin.end();
   await once(child, 'close');
   const lines = output.split('\n').slice(0, -1); // the exit can cut off the last line
@@ -244,7 +244,10 @@ t.test(
 // status was 0.
 const mostKibibytes = 64;
 
-/** Starts a gateway whose log file has reached the maximum file size, and ends it. */
+/**
+ * Starts a gateway and stops it. The log file named `log` already has the maximum file size, so the gateway cannot
+ * write to it. Returns the exit status and the signal, and what the gateway wrote to standard error.
+ */
 async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise<{ end: unknown; output: string }> {
   const directory = t.testdir({ 'records.json': JSON.stringify(recordsOf(liveKey)) });
   writeFileSync(`${directory}/${log}`, 'x'.repeat(mostKibibytes * 1024));
@@ -262,7 +265,7 @@ async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise
   const command = limitedCommand(mostKibibytes, ['gateway', '--config', `${directory}/config.yaml`, ...args]);
   const child = spawn(...command, { stdio: ['ignore', 'ignore', 'pipe'] });
   killAtEnd(t, child);
-  const ended = once(child, 'close'); // after the last output
+  const ended = once(child, 'close'); // 'close' comes after the last output
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   await until(() => output.includes('accepts requests') || child.exitCode !== null);
@@ -287,7 +290,10 @@ t.test('a gateway with several workers that cannot write the last lines exits wi
 
 const headers = [['x-api-key', liveKey] as const];
 
-/** Opens a log in a directory of its own. The log checks every `renameMilliseconds` whether its file was renamed. */
+/**
+ * Opens an access log in `folder`. The log checks every `renameMilliseconds` whether its file was renamed. It adds each
+ * problem to `problems`, and null when it works again.
+ */
 function openIn(
   folder: string,
   renameMilliseconds = 10,
@@ -360,12 +366,13 @@ for (const [what, restore] of [
       return response.status === 200;
     };
     let before = 0;
-    // A check of the file can come before the first response. Then the process has noticed the removal, and the test
-    // removes the file again.
+    // Requests must be accepted between the removal and the next check of the file. If that check comes before the
+    // first response, no request is accepted, and the test removes the file again.
     for (let attempt = 0; attempt < 10 && accepted.length === before; attempt += 1) {
       await accept();
       await until(() => idsIn(file).includes(accepted.at(-1) ?? ''));
-      // Waits for two checks of the file. A pause of the whole process is only one turn.
+      // Waits long enough for two checks of the file. It counts turns instead of time, because no check runs while the
+      // whole process pauses.
       for (let turn = 0; turn < 350; turn += 1) await wait(2);
       before = accepted.length;
       rmSync(restore ? folder : file, { recursive: true });
@@ -429,7 +436,7 @@ for (const checkpoints of [
     const text = readFileSync(file, 'latin1');
     const there = text.match(/"code":"line \d+"/g) ?? [];
     t.ok(log.lost() > 0);
-    // The additional line is the checkpoint of the start.
+    // The log has also lost the checkpoint of its start, so the sum is one more than the number of lines.
     t.equal(there.length + log.lost(), lines + 1);
     t.equal(there.at(-1), `"code":"line ${lines - 1}"`);
     const [, stated] = /"lost":(\d+)[^\n]*"reason":"file-start"/.exec(text) ?? [];

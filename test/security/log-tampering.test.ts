@@ -85,7 +85,7 @@ async function startAndStop(file: string): Promise<void> {
 }
 
 // A gateway that starts later takes the appended line for the torn line of a killed process, and states its length in
-// the first line of the new run.
+// the first line that it writes.
 t.test('log forgery: a line appended while no gateway runs is an error, not a note about a torn line', async (t) => {
   const heads = ['{"service":{"ephemeral_id":"01M7WJMG35EDK4R664YCSW956W"},', '{'];
   for (const head of heads) {
@@ -146,7 +146,10 @@ t.test('lines outside any chain are not counted as requests, and the report ment
   t.equal((await audit('verify', '--secret-file', `${directory}/secret`, file)).status, 1);
 });
 
-/** Writes a log whose lines have the time `at`. The log of a killed process lacks its end. */
+/**
+ * Writes a log whose lines have the time `at`, and returns its lines. If `isKilled` is true, the last line is missing,
+ * as in the log of a killed process.
+ */
 async function written(directory: string, name: string, at: number, isKilled: boolean): Promise<string[]> {
   const file = `${directory}/${name}`;
   const log = openLog(file, { now: () => at });
@@ -170,8 +173,8 @@ t.test('log forgery: countless forged chains do not hide a change of a genuine o
   const verdict = verifyLines([
     [...claimed(0, many), ...edited.slice(0, 2), ...claimed(many, many), ...edited.slice(2)],
   ]);
-  // Each forged chain lacks its start, and no line of it is proved. The genuine chain follows lines that its process
-  // did not find in the file.
+  // Each of the 2 * many forged chains has two findings: it lacks its start, and no line of it is proved. The genuine
+  // chain has two: the edit, and the lines in front of it, which its process did not find in the file.
   t.equal(verdict.findingCount, 2 * 2 * many + 2);
   t.equal(kindsOf(verdict).filter((kind) => kind.endsWith(' edited')).length, 1, 'and the edit is reported');
   t.ok(verdict.chains.length <= 100_000);

@@ -13,7 +13,8 @@ import { onEachDatabase } from '../database/each-database.js';
 const hour = 3_600_000;
 
 /**
- * A registry with two merchants. `send` asks one process of the registry, and `call` another one on the same database.
+ * A registry with two merchants: `ada` and `bea` are members of `own`, and `cleo` is a member of `other`. `send` asks
+ * one process of the registry, and `call` another one on the same database.
  */
 async function fixture(t: Test, url: string) {
   const registry = await consoleFixture(t, url);
@@ -144,8 +145,8 @@ onEachDatabase(
   },
 );
 
-// Once, a member who worked with a thief could use up the merchant's limit. Then the leaked key could not be replaced
-// for an hour.
+// Regression: a member could help a thief who had the merchant's key. The member used up the merchant's limit of
+// changes, so nobody could replace the key for an hour.
 onEachDatabase('a key older than an hour can be replaced at once although the limit is used up', async (t, url) => {
   const { ada, bea, createKey, database, own, send, setHosts, time } = await fixture(t, url);
   const { keyId } = await createKey(own.id);
@@ -187,7 +188,7 @@ onEachDatabase('members create keys up to 1,000 valid ones for each environment,
   const { bea, createKey, database, own, send, time } = await fixture(t, url);
   const { keyId } = await createKey(own.id);
   const stored = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
-  /** Adds copies of the key. */
+  /** Adds `count` copies of the stored key. Their ids begin with `name`, and `fields` replaces some of their fields. */
   const add = async (count: number, name: string, fields: object = {}): Promise<void> => {
     for (let from = 0; from < count; from += 500) {
       const rows = Array.from({ length: Math.min(500, count - from) }, (_, index) => {

@@ -10,7 +10,7 @@ const records = {
   ...recordsOf(liveKey),
   ...recordsOf(modestKey, { key: { keyId: 'key_2', merchantId: 'm_2' } }),
 };
-/** `npm run soak:greed` sends more. */
+/** Number of payouts of the modest merchant. `npm run soak:greed` sets a higher number. */
 const requests = Number(process.env.IN_FLIGHT_REQUESTS ?? 600);
 const connections = 160;
 
@@ -24,7 +24,7 @@ t.test(
       upstreamUrl: upstream.url,
       records,
       config: {
-        // Room for a hundred incomplete bodies.
+        // `memory` has room for a hundred incomplete bodies.
         limits: { connections, connectionsPerAddress: connections, memory: 67_108_864, handshakesPerSecond: 100_000 },
         upstreams: { payouts: { url: upstream.url, maxInFlight: 16 } },
       },

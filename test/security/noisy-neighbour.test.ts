@@ -32,8 +32,8 @@ import { until } from '../telemetry/open-log.js';
 const longerThanTheTest = 60;
 
 /**
- * Holds the lock of a process that hangs in a payout. Disables a timeout of PostgreSQL, which could end the transaction
- * on a slow machine.
+ * Makes the transaction hold the lock that a payout of merchant A takes, as if a process hung during the payout.
+ * Disables a timeout of PostgreSQL, which could end the transaction on a slow machine.
  */
 async function hang(transaction: ServicesTransaction): Promise<void> {
   await sql`set local idle_in_transaction_session_timeout = 0`.execute(transaction);
@@ -123,7 +123,10 @@ const generateKeys = (count: number): string[] => Array.from({ length: count }, 
 /** The key with a wrong checksum. */
 const withWrongChecksum = (key: string): string => key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
 
-/** A throttle that limits `nat`, with a clock of the test, and a store that finds no key and records each lookup. */
+/**
+ * A throttle that already limits `nat`, with a clock that the test sets. Its store finds no key, and adds the id of
+ * each lookup to `lookedUp`.
+ */
 function setUp(knows?: KeyStore['knows'], over: Partial<typeof limits> = {}) {
   const clock = { now: 0 };
   const throttle = new BadKeyThrottle({ ...limits, ...over }, () => clock.now);
@@ -277,7 +280,8 @@ async function startThrottled(t: Teardown, records: RedisRecords) {
     upstreamUrl: (await startUpstream(t)).url,
     config: { throttle: { badKeys: 5, lookupsPerSecond: 1, totalLookupsPerSecond: 1 }, trustedProxies: ['127.0.0.1'] },
   });
-  // The requests come through a trusted proxy. Its connections do not stand for clients, so only the lookup budget applies.
+  // The requests come through a trusted proxy, whose connections do not stand for clients. So the gateway grants no
+  // lookup for the first key on a connection, and only the lookup budget applies.
   const statusOf = async (key: string): Promise<number> => {
     const headers = [
       ['x-forwarded-for', nat],

@@ -229,8 +229,8 @@ t.test('a pipelined CONNECT waits for its turn and does not crash the process', 
   }
 });
 
-// Regression: the CONNECT got a response object of its own, while the socket still belonged to the response of a
-// dropped request.
+// Regression: the gateway created a second response object for the CONNECT, while the socket still belonged to the
+// response of a dropped request.
 t.test('a CONNECT behind too many pipelined requests does not crash the process', async (t) => {
   const gateway = await startTestGateway(t);
   for (const [port, ca] of [

@@ -315,7 +315,10 @@ const common = {
   newGeneration: () => `begun-${(generations += 1)}`,
 };
 
-/** A registry's projection into a Redis. To simulate a failover, a test saves and restores all data of Redis. */
+/**
+ * Creates a registry's projection, which copies the records from SQL to a Redis. To simulate a failover, a test saves
+ * and restores all data of Redis.
+ */
 async function start(t: Test) {
   const { client, url } = await startRedis(t);
   const store = openRecordsStore({ ...nowhere, url, commandTimeoutMilliseconds: 2_000 }, 'mg:', {
@@ -323,7 +326,8 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  // The store has two connections. If the second one opens during a run of the projection, it counts as a reconnect.
+  // The store has two connections. If the second one opened during a run of the projection, the run would take it for a
+  // reconnect and fail.
   await untilOnRedis(async () => (await store.gateways([])).isFresh, 'both connections of the store are open');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
@@ -381,8 +385,8 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
   });
 }
 
-// Regression: Redis was flushed again during a full rewrite. It was then marked as complete with only the records
-// written since, and all other keys were permanently unknown.
+// Regression: Redis was flushed again during a full rewrite. The registry then marked it as complete, although it had
+// only the records written since the flush. All other keys were permanently unknown.
 t.test('a store flushed during a full rewrite is not marked complete', { skip: withoutRedis }, async (t) => {
   const { client, context, id, projection, statuses, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
@@ -426,8 +430,8 @@ t.test(
   },
 );
 
-// Regression: a registry on a wrong database made itself the writer in Redis before it checked the store. This ended
-// each pass of the right registry.
+// Regression: a registry on a wrong database made itself the writer in Redis before it checked the store. So each run
+// of the registry on the right database failed.
 t.test('a registry on another database writes nothing', { skip: withoutRedis }, async (t) => {
   const { context, id, projection, save, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });

@@ -93,7 +93,10 @@ t.test(
   },
 );
 
-/** A host name that later resolves to another server. Open connections stay with the first server until they are cut. */
+/**
+ * A relay that acts like a host name: new connections lead to the port `to`, which the test can change. Open
+ * connections stay with the first server until they are cut.
+ */
 async function startName(t: Teardown, port: number) {
   const connections = new Set<{ readonly near: Socket; isSubscribed: boolean }>();
   const name = { to: port, isSilent: false };

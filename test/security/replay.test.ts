@@ -20,8 +20,8 @@ import { addWallet, balanceOf, bankPayout, identityOf, merchantA, patient } from
 const bank = { delayMilliseconds: 60_000, failingAccounts: [] };
 
 /**
- * Starts services and an identity with one configuration. The returned function requests a path with an assertion for an
- * upstream, and returns the status.
+ * Starts services, and the signer of the gateway's assertions, with one configuration. The returned function requests a
+ * path with an assertion for an upstream, and returns the status.
  */
 async function deployment(t: Test, options = '') {
   const { privateKey } = generateKeyPairSync('ed25519');

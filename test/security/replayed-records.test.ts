@@ -202,7 +202,7 @@ for (const [what, start] of Object.entries(places)) {
     const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
-    // The store has two connections. If the second one opens during a run of the projection, it counts as a reconnect.
+    // The store has two connections. It takes the opening of the second one for a reconnect, so the test awaits both.
     await until(async () => (await store.gateways([])).isFresh, 'both connections of the store are open');
     await store.begin();
     const write = (status: string, revision: number, change: number) =>

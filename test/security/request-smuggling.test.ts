@@ -411,7 +411,7 @@ interface Ask {
   readonly chunked?: boolean;
 }
 
-/** Makes a client with persistent connections. It returns the body of each response. */
+/** Returns a function that sends a request on persistent connections and resolves with the body of the response. */
 function clientOf(t: Teardown, { http: port }: GatewayUnderTest): (request: Ask) => Promise<string> {
   const agent = new http.Agent({ keepAlive: true });
   t.teardown(() => {

@@ -29,8 +29,9 @@ interface Setting {
 }
 
 /**
- * Starts a service whose response to the first request is the case under test. Its response to any other request is the
- * merchant's id. If a second request arrives on the first connection, its response is `leftover`.
+ * Starts a gateway and its only service. The service responds to the first request with `respondFirst`, which is the
+ * case under test, and to any other request with the merchant's id. If a second request arrives on the first
+ * connection, its response is `leftover`.
  */
 async function start(
   t: Teardown,
@@ -175,8 +176,9 @@ function askWith(gateway: GatewayUnderTest, version: string): Socket {
   return socket;
 }
 
-// A proxy in front may use HTTP/1.0, which is the default of nginx. Regression: it took a truncated list of payouts for
-// a complete response.
+// A proxy in front of the gateway may use HTTP/1.0, as nginx does by default. In HTTP/1.0, a response without a length
+// ends when the connection is closed. Regression: the gateway closed the connection normally after a truncated list of
+// payouts, so the proxy took the list for a complete response.
 t.test('a truncated response does not end like a complete one', async (t) => {
   const gateway = await startBefore(t, (service) => {
     setTimeout(() => service.resetAndDestroy(), 300);

@@ -25,7 +25,10 @@ interface Verdict {
   readonly unknownSignatures: number;
 }
 
-/** A registry with a trail, and `events verify` as a user runs it. */
+/**
+ * Starts a registry with `count` events in its trail, the signed chain of events. `verify` runs `events verify` as a
+ * user does, and `add` adds events.
+ */
 async function trailFixture(t: Test, url: string, count: number) {
   const signer = new NoteSigner('registry.example', generateKeyPairSync('ed25519').privateKey);
   const fixture = await registryFixture(t, url, { random: randomBytes, witness: signer });
@@ -75,7 +78,7 @@ onEachDatabase('SQL cannot change or delete an event, nor its place in the chain
   t.match(await verify(), { status: 0, complete: true, faults: 0, signedTo: 3 });
 });
 
-/** A generator of reproducible numbers (mulberry32). */
+/** Returns a reproducible generator of random integers that are less than its argument (mulberry32). */
 function randomNumbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -92,7 +95,7 @@ const columns = [
 ];
 const numeric = new Set(['at', 'revision']);
 
-/** Makes one random change by SQL, and returns the statements that undo it. */
+/** Makes one random change by SQL. Returns what it changed, and a function that undoes the change. */
 async function manipulate(database: RegistryDatabase, below: (limit: number) => number, count: number) {
   const seqs = (await database.selectFrom('events').select('seq').orderBy('seq').execute()).map(({ seq }) => seq);
   const seq = seqs[below(count)] ?? 1;
@@ -138,7 +141,10 @@ async function manipulate(database: RegistryDatabase, below: (limit: number) => 
   return { what: `reordered ${tables.join(' and ')}`, undo: swap };
 }
 
-/** Changes what proves the events: a hash, a signature, the end of the chain, or the end of its deleted part. */
+/**
+ * Changes what proves the events: a hash, a signature, the end of the chain, or the end of its deleted part. Returns
+ * what it changed, and a function that undoes the change.
+ */
 async function changeChain(database: RegistryDatabase, below: (limit: number) => number, count: number) {
   const position = 1 + below(count);
   const [table, column, value, where] = [
@@ -165,7 +171,7 @@ async function changeChain(database: RegistryDatabase, below: (limit: number) =>
 
 async function swapNumbers(database: RegistryDatabase, table: string, one: number, other: number): Promise<void> {
   if (table === 'events') {
-    // PostgreSQL changes no number that it has generated, so the rows are written again.
+    // PostgreSQL does not let an update change a generated number, so the rows are deleted and inserted again.
     const rows = await database.selectFrom('events').selectAll().where('seq', 'in', [one, other]).execute();
     await sql`delete from events where seq in (${one}, ${other})`.execute(database);
     const overriding = isPostgres(database) ? sql`overriding system value` : sql``;
@@ -356,7 +362,8 @@ onEachDatabase('what retention deleted is missing without a fault, and what is l
   });
 });
 
-// Regression: a verification that began before a deletion reported the deleted events as removed.
+// Regression: if retention deleted events after a verification had begun, the verification reported that somebody had
+// removed them.
 onEachDatabase('what retention deletes during a verification is missing without a fault', async (t, url) => {
   const { add, database, directory, registry, signer, time, verify } = await trailFixture(t, url, 700);
   const file = `${directory}/checkpoint`;
@@ -368,7 +375,10 @@ onEachDatabase('what retention deletes during a verification is missing without 
       forward(registry, request, response);
     });
   });
-  /** Verifies the trail. The registry deletes a batch of events after the command has read the state of the chain. */
+  /**
+   * Verifies the trail. The registry deletes a batch of events after the command has read the state of the chain. `by`
+   * is the registry's signer; null without one.
+   */
   const verifyDuringDeletion = (by: NoteSigner | null): ReturnType<typeof verify> => {
     meanwhile = async () => {
       meanwhile = () => Promise.resolve();
@@ -512,7 +522,8 @@ onEachDatabase('concurrent changes make one chain, and a former release beside t
   t.match((await verify()).stderr, `The chain has 1 fault, at event ${seq}.`);
 });
 
-// Regression: a change that an administrator made during the upgrade made every later verification fail.
+// During an upgrade, a registry of the former release can add an event outside the chain. Regression: every later
+// verification failed.
 onEachDatabase(
   'events of a former release that somebody has examined are a note, in exactly their number',
   async (t, url) => {

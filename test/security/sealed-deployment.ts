@@ -66,7 +66,10 @@ async function aCluster(t: Test): Promise<Place> {
 /** The kinds of Redis under test, all with sealed records. */
 export const places = { 'one server': oneServer, 'a Cluster': aCluster } as const;
 
-/** Starts a Redis, registries on one database, and gateways, each with the given secrets. */
+/**
+ * Starts a Redis. Returns functions that start registries on one database, and gateways, each with the secrets that the
+ * test passes.
+ */
 export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place> = oneServer) {
   const redis = await open(t);
   const address = { ...nowhere, ...redis.address, commandTimeoutMilliseconds: 5_000 };
@@ -165,7 +168,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
   };
 }
 
-/** Repeats a look-up until stopped, and counts the results. */
+/** Repeats a look-up until `stop` is called. `stop` returns how often each result came. */
 export function askAllTheWhile(ask: () => Promise<LookupResult>) {
   const results: Record<string, number> = {};
   let count = 0;

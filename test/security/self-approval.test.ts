@@ -48,7 +48,7 @@ async function fixture(t: Test, url: string) {
     const body = { name: 'x', ...(administratorId !== undefined && { administratorId }) };
     return (await send(who, 'POST', '/tokens', body)).data.token;
   };
-  /** Creates a link for an administrator with somebody's token, and opens it. */
+  /** Signs an administrator in with a link that was created with `token`. Returns the cookie of the session. */
   const enterAs = async (administrator: string, token: string): Promise<string> =>
     sessionIn(await enter(await createLink(token, { administrator })));
   return { ...registry, approve, enterAs, issue, request };

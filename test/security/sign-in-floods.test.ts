@@ -7,14 +7,14 @@ import type { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import { consoleFixture, origin } from '../console/console-fixture.js';
 import { until } from '../registry/manual-time.js';
 
-// One IPv6 subscriber has all addresses of a /64. Regression: with 200 of these addresses, sign-ins that nobody
-// completed kept everybody out.
+// One IPv6 subscriber has all addresses of a /64. Regression: one subscriber began sign-ins from 200 of these
+// addresses and completed none. After that, nobody else could sign in.
 
 const atProvider = 'https://login.example.com/';
 const subscriber = (index: number): string => `2001:db8:0:1::${index.toString(16)}`;
 const other = '2001:db8:0:2::1';
 
-/** A registry with an OpenID provider from which nobody comes back. */
+/** A registry with an OpenID provider at which nobody completes a sign-in. */
 async function fixture(t: Test) {
   const begun = {
     ...{ deviceCode: 'the device code', userCode: 'ABCD', verificationUri: atProvider, verificationUriComplete: null },

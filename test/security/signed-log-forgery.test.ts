@@ -165,8 +165,8 @@ t.test('two copies of a process that continue the same chain are a fork', async 
   t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
 });
 
-// The second process opens the log before it finds that its port is in use. Regression: the first one was reported as a
-// forgery.
+// A second process opens the log of a running one before it finds that its port is in use. Regression: the verification
+// then reported the first process as a forgery.
 t.test('a process that started on the log of a running one is no fork, but restored disks still are', async (t) => {
   const directory = t.testdir({ running: {}, killed: {} });
   const signed = new SignedLog(`${directory}/running`);
@@ -253,7 +253,8 @@ t.test('the next process signs what a killed process had written', async (t) => 
   );
 });
 
-// The registry rejects a start checkpoint that it cannot read. No later checkpoint gets a receipt then.
+// A start checkpoint states the end of the log that the process found. If it repeated an invalid id or number, the
+// registry would reject it, and no later checkpoint would get a receipt.
 t.test('log forgery: a line with an id or a number of another form does not invalidate the next start', async (t) => {
   const run = '01M7WJMG35EDK4R664YCSW956';
   const ids = ['I', 'L', 'O', 'U'].map((digit) => [`${run}${digit}`, '7'] as const);
@@ -339,7 +340,10 @@ t.test('a log with a secret still verifies when there are checkpoints', async (t
   });
 });
 
-/** Forges the lines of a run with these sequence numbers and recomputed hashes. The first line contains the previous hash. */
+/**
+ * Forges the lines of a run with these sequence numbers and recomputed hashes. In a line that states the hash of the
+ * line before it, that hash is replaced too.
+ */
 function forge(lines: readonly (readonly [line: string, sequence: number])[]): Buffer {
   let previous = 'f'.repeat(64);
   const forged = lines.map(([line, sequence]) => {

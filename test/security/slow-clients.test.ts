@@ -104,7 +104,10 @@ t.test('slow read: a client that does not read its error responses is disconnect
         config: { limits, trustedProxies: ['127.0.0.1'] },
       });
       upstream.respond = (_request, response) => response.end(Buffer.alloc(15_000, 0x61));
-      /** Waits this many turns of at least a millisecond. A pause of the process is one turn, whatever its length. */
+      /**
+       * Waits for `count` log lines, for at most this many turns of at least a millisecond. A pause of the process is
+       * one turn, however long it is. Returns whether the lines came.
+       */
       const linesWithin = async (count: number, turns: number): Promise<boolean> => {
         for (let turn = 0; gateway.lines.length < count && turn < turns; turn += 1) await wait(1);
         return gateway.lines.length >= count;
@@ -270,7 +273,7 @@ t.test('slow upload: a long body gets its permit after 64 KiB and loses it when 
   t.equal(await metric(gateway, 'gateway_buffered_body_bytes'), 0, 'from here on, the number of permits limits it');
   long.allowHalfOpen = true; // it continues to send after the response
   const trickle = setInterval(() => long.writable && long.write('x'), 100);
-  const closed = new Promise((resolve) => long.once('close', resolve)); // also if a write fails
+  const closed = new Promise((resolve) => long.once('close', resolve)); // 'close' comes even if a write fails
   const [response] = (await once(long, 'data')) as [Buffer];
   const rejection = parseResponse(response.toString());
   t.match(
@@ -328,7 +331,7 @@ t.test('the minimum upload rate counts only the time spent waiting for the clien
   t.end();
 });
 
-/** A body that is being buffered for a merchant, without a gateway. */
+/** Buffers the body of a merchant's request, without a gateway. Returns the body, and what became of the request. */
 function buffering(buffers: BodyBuffers, merchantId: string) {
   const body = new PassThrough();
   const state = { body, failed: null as string | null, forwardedBytes: null as number | null };
@@ -418,8 +421,8 @@ t.test('a body in one-byte chunks takes at most twice its length of memory', asy
   t.same([forwardedBytes, failed], [null, null]);
 });
 
-// Regression: destroying the TCP socket below a TLS socket with pending writes crashed the process. A slow client
-// during a rollout caused the loss of the last log lines.
+// Regression: destroying the TCP socket below a TLS socket with pending writes crashed the process. So a slow client
+// could crash a gateway during a rollout, and the last log lines were lost.
 t.test('slow read: a drain that has to cut off slow readers still ends as a drain', async (t) => {
   const upstream = http.createServer((_request, response) => response.end(Buffer.alloc(30_000_000))).listen(0);
   await once(upstream, 'listening');

@@ -132,7 +132,10 @@ function refusedBecause(records: RedisRecords, text: string): Promise<void> {
   return until(() => records.unavailableReason()?.includes(text) === true, `requests are refused because of ${text}`);
 }
 
-/** Looks the key up 20 times. A stall counts once: the next look-up waits until the store is available again. */
+/**
+ * Looks the key up 20 times. Returns the distinct results, and how many look-ups found the store unavailable. A stall
+ * counts once: the next look-up waits until the store is available again.
+ */
 async function lookUps(status: () => Promise<string>): Promise<{ unavailable: number; results: string[] }> {
   const seen: string[] = [];
   let unavailable = 0;
@@ -210,9 +213,10 @@ const full: Record<string, [refuse: Change, allow: Change, error: string]> = {
   'cannot save': [
     async ({ client }) => {
       const [, folder = ''] = await client.config('GET', 'dir');
-      await mkdir(`${folder}/dump.rdb`); // Redis cannot replace a directory with its file
+      await mkdir(`${folder}/dump.rdb`); // Redis cannot replace a directory with its file, so no save succeeds
       await client.config('SET', 'save', '3600 1');
-      // The process that sends the data to a replica still exists for up to 100 ms after the replica has all keys.
+      // The process that sends the data to a replica still exists for up to 100 ms after the replica has all keys. No
+      // save can start before it ends.
       await until(async () => (await client.info('persistence')).includes('rdb_bgsave_in_progress:0'), 'no other save');
       await client.bgsave();
     },
@@ -237,7 +241,8 @@ for (const [what, [refuse, allow, error]] of Object.entries(full)) {
     await until(async () => (await status()) === 'ACTIVE (cache)', 'the record is cached again');
   });
 
-  // Regression: all keys got 503 once the lease was over, because the gateway did not ask the sentinels.
+  // Regression: the gateway did not ask the sentinels. So all keys got 503 once the gateway's lease was over, that is,
+  // the registry's permission to use cached records.
   t.test(
     `a server that ${what} is queried as long as the sentinels name it as the master`,
     { skip: withoutRedis },
@@ -289,8 +294,8 @@ for (const [what, [refuse, allow, error]] of Object.entries(full)) {
   );
 }
 
-// Regression: a registry without Redis renewed its lease with each attempt, so the other registry never projected a
-// revocation.
+// A registry needs a lease to write to Redis, and only one registry has it at a time. Regression: a registry that did
+// not reach Redis renewed its lease with each attempt. So the other registry never wrote a revocation to Redis.
 onEachDatabase('split brain: of two registries, the one that reaches Redis projects', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [disconnected, other] = [projection('lost'), projection('other')];

@@ -208,7 +208,10 @@ const lookupId = lookupIdOf(liveKey, null);
 const keyName = `mg:key:${lookupId}`;
 const limits = { maxEntries: 100, unknownMaxEntries: 100, unknownMaxAgeMilliseconds: 5_000 };
 
-/** A host name that later resolves to another server, like a virtual IP address. Open connections stay with the first server. */
+/**
+ * A relay that acts like a host name or a virtual IP address. `move` leads new connections to another server. It closes
+ * only the subscribed connections, or only the others, and the rest stay with the first server.
+ */
 async function startName(t: { teardown(handler: () => unknown): void }, port: number) {
   let to = port;
   let dropsNextServerQuery = false;

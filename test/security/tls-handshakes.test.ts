@@ -26,7 +26,10 @@ const local = { host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: 
 /** The lowest refill rate: a token per second. */
 const lowRate = { handshakesPerSecond: 1, handshakeBurst: 40 };
 
-/** Returns a function that counts the tokens refilled since this call: one in a quick test, more on a slow machine. */
+/**
+ * Returns a function that counts the tokens refilled since `countRefills` was called: one in a quick test, more on a
+ * slow machine.
+ */
 function countRefills(): () => number {
   const since = performance.now();
   return () => Math.ceil((performance.now() - since) / 1000);

@@ -12,7 +12,7 @@ import { registryFixture } from '../registry/registry-fixture.js';
 import type { NewKey } from '../registry/registry-fixture.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 
-/** Creates a user of PostgreSQL without any right, which is dropped after the test. */
+/** Creates a PostgreSQL user without any rights, and returns its name. The user is dropped after the test. */
 async function createUser(t: Test): Promise<string> {
   const user = `mg_test_${randomBytes(8).toString('hex')}`;
   await onServer(`create user ${user} password 'a password of the tests'`);
@@ -34,7 +34,7 @@ function migrate(t: Test, url: string, ...more: string[]) {
 }
 
 t.test('the user of a running registry can add events, but not change or delete them', postgresAlone, async (t) => {
-  const user = await createUser(t); // first, because it can be dropped only after the database
+  const user = await createUser(t); // before the database: teardowns run in reverse order, and the user is dropped last
   const url = await createPostgresDatabase(t);
   t.same(await migrate(t, url, '--create', '--grant-to', user, '--json'), {
     ...{ status: 0, err: '' },

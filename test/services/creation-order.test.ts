@@ -151,7 +151,7 @@ t.test('a list omits records that are added after it began', postgresAlone, (t) 
   }),
 );
 
-/** Number of sessions that wait for an advisory lock in this database. */
+/** Number of sessions that wait for an advisory lock in this database. `which` is an SQL condition for the lock. */
 async function waiting(database: ServicesDatabase, which: ReturnType<typeof sql>): Promise<number> {
   const { rows } = await sql<{ count: number }>`select count(*) as count from pg_locks
     where locktype = 'advisory' and not granted and ${which}

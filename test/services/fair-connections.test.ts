@@ -5,7 +5,7 @@ import { ManualTime } from '../registry/manual-time.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { merchantA, patient, servicesFixture } from './services-fixture.js';
 
-/** A pool with the requests that hold a connection, oldest first. */
+/** A pool of `maxConnections`. `going` has the requests that hold a connection, oldest first. */
 function connections(maxConnections: number) {
   const time = new ManualTime();
   const fair = new FairConnectionShares({ pool: { maxConnections, connectTimeoutSeconds: 5 }, timers: time });

@@ -18,7 +18,7 @@ import {
   startOfTest,
 } from './services-fixture.js';
 
-/** A reproducible sequence of numbers in [0, 1) (mulberry32). */
+/** Returns a reproducible generator of random numbers in [0, 1) (mulberry32). */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -217,7 +217,7 @@ onEachServices(
     await check();
     t.equal(logged.length, 1, 'a mismatch that stays is logged once');
 
-    // Two differences that cancel out show in the wallets, not in the sum.
+    // Two differences that cancel each other out are found in the wallets, but not in the sum.
     await sql`update wallets set balance = balance - 1 where id = ${other}`.execute(database);
     t.match(await check(), { mismatchedWallets: 2, unbalancedCurrencies: 0 });
     t.match(logged.at(-1)?.details, { wallets: [walletId, other] });

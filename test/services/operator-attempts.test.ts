@@ -251,7 +251,10 @@ onEachServices(
       state.attemptsToStore += 1;
       return state.waiting;
     });
-    /** Causes two refusals. Resolves when storing them has begun, which is after the end of the previous attempt. */
+    /**
+     * Causes two refusals. Resolves when the services begin to store them, which is after the previous attempt to store
+     * has ended.
+     */
     const refuseTwo = async (): Promise<void> => {
       const before = state.attemptsToStore;
       await ask('/wallets', by('nobody'), '198.51.100.7');

@@ -18,7 +18,7 @@ const tess = {
   permissions: ['wallets:read', 'wallets:write', 'wallets:fund'] as const,
 };
 
-/** Counts the events that wait, without sending any. */
+/** Returns the number of events that wait and the time of the oldest, without sending any. */
 async function waitingIn(database: ServicesUnderTest['database']) {
   const events = new OperatorEvents({ database, trail: null });
   await events.send();

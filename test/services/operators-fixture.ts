@@ -9,7 +9,7 @@ import type { ApiResponse, ServicesUnderTest } from './services-fixture.js';
 
 export const operatorsToken = 'a-token-of-operators-0123456789abcdef';
 
-/** A key of the registry that signs services tokens. */
+/** A key with which the registry signs the tokens for the services. */
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly keyId: string;

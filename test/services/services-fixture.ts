@@ -73,7 +73,10 @@ export const merchantB: Tenant = { merchantId: 'merchant_b', environment: 'live'
 export const sandboxOfA: Tenant = { merchantId: 'merchant_a', environment: 'test' };
 export const startOfTest = Date.UTC(2026, 0, 15, 12);
 
-/** Services on a database, with a fast simulated bank and a clock that advances by one second per reading. */
+/**
+ * Services on a database. The simulated bank takes a minute for a payout, by a clock that advances by one second per
+ * reading.
+ */
 export async function servicesFixture(
   test: Teardown,
   { url = 'sqlite::memory:', pool = patient, assertions = null }: FixtureOptions = {},
@@ -127,7 +130,7 @@ export function identityOf({ merchantId, environment }: Tenant): Record<string, 
   return { 'x-merchant-id': merchantId, 'x-merchant-environment': environment };
 }
 
-/** Inserts a wallet and the credit that funded it. */
+/** Inserts a wallet and the credit that funded it. Returns the id of the wallet. */
 export async function addWallet(
   database: ServicesDatabase,
   tenant: Tenant,

@@ -134,7 +134,8 @@ t.test('an inconsistent ledger is reported at the start of the services by a war
   t.teardown(() => second.close());
   const readiness = async () =>
     (await fetch(`${second.url}/readyz`)).json() as Promise<{ data: { warnings?: string[] } }>;
-  // A pause of the machine during the check can exceed the time limit of readiness. That response has no warnings.
+  // If the machine pauses during the check of readiness, the check exceeds its time limit, and the response has no
+  // warnings.
   await until(async () => ((await readiness()).data.warnings ?? []).length > 0);
   t.same(logged, [{ wallets: [walletId], mismatchedWallets: 1, currencies: ['live NGN'] }]);
   const response = await fetch(`${second.url}/readyz`);

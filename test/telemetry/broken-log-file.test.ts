@@ -6,7 +6,7 @@ import { verify } from '../audit/verify-log.js';
 
 const lines = 130;
 
-/** The source of a program that logs to a file until a write fails, and then runs `act`. */
+/** The source of a program that runs `prepare`, logs to a file until a write fails, and then runs `act`. */
 const program = (prepare: string, act: string, checkMilliseconds = 50): string => `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -53,7 +53,10 @@ syncBuiltinESMExports();
 
 const withFirstWrite = 'stale ??= descriptor;';
 
-/** The disk stores the first line of several lines and a part of the second one. */
+/**
+ * The descriptor becomes stale during a write of several lines. Only the first line and a part of the second one are
+ * stored.
+ */
 const withinLine = `
   const firstLine = bytes.indexOf(10) + 1;
   if (stale === null && firstLine < bytes.length) {

@@ -23,7 +23,10 @@ t.jobs = 4;
 const instance = NoteSigner.inMemory('gw.example/a');
 const store = NoteSigner.inMemory('control.example');
 
-/** A witness that signs every consistent checkpoint, and can be set to reply differently. */
+/**
+ * Stands for the registry's witness of access logs. It signs a receipt for every consistent checkpoint, and can be set
+ * to reply differently.
+ */
 class TestWitness {
   readonly submissions: string[] = [];
   readonly known = new Map<string, { size: number; root: Buffer; text: string; at?: number }>();

@@ -41,7 +41,7 @@ try {
   await t.close();
 }
 
-/** Prints one line for each sequence of functions of the same file. */
+/** Prints the totals of a trace, and one line for each sequence of functions of the same file. */
 function print(trace: Trace): void {
   const totals = totalsOf(trace);
   process.stdout.write(

@@ -39,7 +39,7 @@ function stopClock(): void {
   Date.now = () => stoppedAt;
 }
 
-/** Calls the inspector, which responds synchronously for its own thread. */
+/** Calls the inspector and returns its result. It responds synchronously to the thread that it inspects. */
 function post(method: string, parameters: object = {}): unknown {
   let reply: unknown;
   session.post(method as never, parameters as never, (error: Error | null, result: unknown) => {
@@ -49,7 +49,10 @@ function post(method: string, parameters: object = {}): unknown {
   return reply;
 }
 
-/** Records each call of a function, by a breakpoint whose condition is never true and so never pauses. */
+/**
+ * Records each call of a function. A breakpoint's condition records the call and is always false, so the breakpoint
+ * never pauses.
+ */
 function follow({ scriptId, line, column, endLine, endColumn }: Place, index: number): void {
   const { locations } = post('Debugger.getPossibleBreakpoints', {
     start: { scriptId, lineNumber: line, columnNumber: column },

@@ -4,7 +4,7 @@ import http from 'node:http';
 export interface Called {
   readonly sent: number;
   readonly received: number;
-  /** null without a response. */
+  /** The status of the response; null without a response. */
   readonly status: number | null;
   readonly body: { readonly message?: string; readonly data?: unknown };
   /** Whether the connection was refused, so that nothing was sent. */

@@ -29,7 +29,7 @@ export interface Limits {
   readonly inForceMilliseconds: number;
 }
 
-/** The violations, and the number of significant requests. */
+/** The violations, and the numbers of requests that could have revealed one. */
 export interface Findings {
   readonly violations: readonly Violation[];
   /** Number of requests that began after a change to their key or merchant was in force. */
@@ -99,8 +99,9 @@ function registersOf({ keyId, merchantId }: Asked): string[] {
 }
 
 /**
- * An isolated gateway decides from its cache and cannot acknowledge a change that began during its isolation. So "in
- * force" was untrue if the gateway accepts any later request, with the changed key or another one.
+ * Yields a violation for each change that was reported as in force too early. An isolated gateway decides from its cache
+ * and cannot acknowledge a change that began during its isolation. So "in force" was untrue if the gateway accepts any
+ * later request, with the changed key or another one.
  */
 function* notCounted(
   faults: readonly Fault[],

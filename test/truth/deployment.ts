@@ -17,7 +17,7 @@ export interface DeploymentOptions {
   /** Number of registries; two need PostgreSQL. */
   readonly registries: number;
   readonly maxStaleSeconds: number;
-  /** Default: the product's default. */
+  /** Whether gateways read all records into their caches when they start. Default: the product's default. */
   readonly preload?: boolean;
   /** The `dist` folder of the built product. */
   readonly dist: string;

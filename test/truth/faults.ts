@@ -8,8 +8,9 @@ import type { Topology } from './stores.js';
 
 const mostDelay = 250;
 const mildDelay = 60;
-/** Maximum sizes of mild and of other wall-clock jumps, in seconds. */
+/** Maximum size of a mild wall-clock jump, in seconds. */
 const mildJump = 40;
+/** Maximum size of any other wall-clock jump, in seconds. */
 const mostJump = 600;
 
 /** The possible faults of a deployment, by name. */

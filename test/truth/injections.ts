@@ -98,7 +98,10 @@ export class Injections {
     },
   });
 
-  /** Records which gateways are isolated from now on. The function `end` below records the end of the isolation. */
+  /**
+   * Records which gateways are isolated from now on. When the fault ends, the function `end` of this file records the
+   * end of the isolation.
+   */
   #began(fault: Fault, { what, isolated = [], end }: Injected): Begun {
     const names = isolated.map(({ name }) => name);
     return { what, fault, isolation: beginFault(this.#history, fault.name, what, names), end };

@@ -75,7 +75,7 @@ async function isFoundIn(directory: string, { what, file, from, to, options: sea
   return soak(dist, seconds, search);
 }
 
-/** @returns whether a run found a violation */
+/** Runs the search on the build in `dist`, for at most `longest` seconds. @returns whether it found a violation */
 async function soak(dist: string, longest: string, search: readonly string[]): Promise<boolean> {
   const program = path.join(import.meta.dirname, 'soak.js');
   const args = [program, '--dist', dist, '--stop', '--seconds', longest, '--seed', seed, ...search];

@@ -29,8 +29,9 @@ export interface RunOptions extends DeploymentOptions {
   readonly sequence: number | null;
   /** Number of keys in addition to the changing keys. */
   readonly keys: number;
-  /** Number of clients per gateway; `pauseMilliseconds`: the pause of a client between two requests. */
+  /** Number of clients per gateway. */
   readonly callers: number;
+  /** The pause of a client between two requests. */
   readonly pauseMilliseconds: number;
   /** Maximum duration of a fault, unless its kind has a longer minimum. */
   readonly holdMilliseconds: number;
@@ -56,9 +57,14 @@ export interface Round {
   /** Number of the requests in `afterInForce` that must be rejected. */
   readonly toBeRefused: number;
   readonly violations: readonly Violation[];
-  /** Time from the end of the last fault to the last undecided request; null: some gateway did not decide in time. */
+  /**
+   * Milliseconds from the end of the last fault to the start of the last undecided request; null: some gateway did not
+   * decide in time.
+   */
   readonly decidedAfter: number | null;
-  /** Time from the end of the last fault until every gateway decided and a change was in force; null: too late. */
+  /**
+   * Milliseconds from the end of the last fault until every gateway decided and a change was in force; null: too late.
+   */
   readonly recoveredAfter: number | null;
   /** All events of the round, if there is a violation. */
   readonly events: readonly HistoryEvent[];
@@ -70,7 +76,7 @@ const quietMilliseconds = 300;
 /** Extra waiting time beyond the limits, so that a late request or change can be seen. */
 const someMilliseconds = 5000;
 
-/** Starts a deployment and runs rounds until the time or the number of changes is reached. */
+/** Starts a deployment and runs rounds until a condition in `options` ends the run. Returns the rounds. */
 export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   const history = new History();
   const starting = beginFault(history, 'start', 'the start');

@@ -81,7 +81,7 @@ export class Scene {
     return importKeys(this.deployment, new History(), count, count, first);
   }
 
-  /** Sends one request per key to a gateway, without waiting for responses. */
+  /** Sends one request per key to a gateway, with pauses, but without waiting for responses. */
   watchEach(gateway: Party, keys: readonly TestKey[], pauseMilliseconds: number): Watch {
     const seen: Called[] = [];
     const state = { isRunning: true };

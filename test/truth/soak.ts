@@ -178,7 +178,7 @@ function sayRound(round: Round): void {
   for (const [rule, texts] of rules) say(`   ${texts.length} × ${rule}, the first: ${texts[0] ?? ''}`);
 }
 
-/** Writes all events of the rounds with violations. @returns the file */
+/** Writes the violations, events and logs of the rounds with violations. @returns the path of the file */
 async function writeHistory(rounds: readonly Round[]): Promise<string> {
   const file = path.join(await mkdtemp(path.join(tmpdir(), 'merchant-gateway-soak-')), 'history.ndjson');
   const lines = rounds.flatMap(({ number, what, violations, events, logs }) =>

@@ -11,7 +11,7 @@ export interface GivenRequests {
   readonly agent?: string;
 }
 
-/** The usage of one key in one batch, with the rows that a gateway counts. */
+/** Returns the usage of one key in one batch, with the rows in which a gateway counts these requests. */
 export function keyUsage(
   keyId: string | null,
   requests: readonly GivenRequests[],

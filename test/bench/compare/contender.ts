@@ -61,7 +61,7 @@ export class Contender {
     return contender;
   }
 
-  /** Runs the load for this time and measures. */
+  /** Runs the load for this time; returns the figures of the subject. */
   async round(seconds: number): Promise<Round> {
     const { transport, perSecond, status } = this.#scenario;
     const { pid, logFile, disturb } = this.#started;

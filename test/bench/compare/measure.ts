@@ -25,7 +25,7 @@ export interface Extent {
   readonly connections: number;
 }
 
-/** Starts new processes of the subjects and measures the subjects in turn. */
+/** Starts new processes of the subjects. In each round, measures the subjects one after another. */
 export async function measure(scenario: Scenario, subjects: readonly Subject[], extent: Extent): Promise<Measured[]> {
   const t = new Teardowns();
   const stop = (): void => {

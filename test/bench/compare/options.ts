@@ -10,10 +10,10 @@ export interface BenchOptions {
   readonly seconds: number;
   readonly warmUpSeconds: number;
   readonly connections: number;
-  /** Measures only what the table of targets needs. */
+  /** Whether to measure only what the table of targets needs. */
   readonly targetsOnly: boolean;
   readonly jsonFile: string;
-  /** Plots and tables go into docs/benchmarks/, the table of targets into docs/benchmarks.md. */
+  /** Whether to write plots and tables to docs/benchmarks/, and the table of targets to docs/benchmarks.md. */
   readonly docs: boolean;
   /** File with the figures of an earlier run, used instead of measuring; null: measure. */
   readonly fromFile: string | null;

@@ -18,7 +18,7 @@ export function writePage(results: Results): void {
   replaceIn(data, [about, scenarioSections(results, image)]);
 }
 
-/** Replaces what an earlier run wrote into a file. */
+/** Replaces the part of a file that an earlier run wrote, between the two markers, with `parts`. */
 function replaceIn(file: string, parts: readonly string[]): void {
   const [before = '', rest] = readFileSync(file, 'utf8').split(begin);
   const after = rest?.split(end)[1];

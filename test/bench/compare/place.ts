@@ -41,7 +41,7 @@ export function* merchantsByLookupId({ keys }: Pick<Place, 'keys'>): Generator<[
   }
 }
 
-/** Starts the upstream and creates the certificate. */
+/** Starts the upstream and creates the certificate. Returns an environment for subjects that know `keys` keys. */
 export async function openPlace(t: Teardowns, keys: number): Promise<Place> {
   const root = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
   t.teardown(() => rm(root, { recursive: true, force: true }));

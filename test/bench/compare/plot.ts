@@ -1,10 +1,13 @@
 import type { Spread } from './statistics.js';
 
-/** One bar: its length is the median; a line over its end spans the lowest to the highest round. */
+/**
+ * One bar of a plot. The length of the bar is the median of the rounds. A thin line through its end runs from the
+ * lowest round to the highest.
+ */
 export interface Bar {
   readonly label: string;
   readonly value: Spread;
-  /** Whether the bar is highlighted: it belongs to this gateway. */
+  /** Whether the bar has the highlight colour, because it belongs to this gateway. */
   readonly isOurs: boolean;
 }
 
@@ -53,7 +56,7 @@ ${rows.join('\n')}
 `;
 }
 
-/** Formats a figure with three significant digits. */
+/** Formats a figure with two decimals below 10, one below 100, and none from 100. NaN becomes `-`. */
 export function formatNumber(value: number): string {
   return Number.isNaN(value) ? '-' : value >= 99.95 ? value.toFixed(0) : value.toFixed(value >= 9.995 ? 1 : 2);
 }

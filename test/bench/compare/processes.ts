@@ -47,7 +47,7 @@ export async function startProgram(t: Teardowns, program: Program): Promise<Runn
   const line = [program.command, ...program.args];
   const pinned = program.isSubject && notPinned === null ? ['taskset', '--cpu-list', cpus.subject, ...line] : line;
   const [command = '', ...args] = pinned;
-  // Node options of this process do not apply to the program.
+  // Clear NODE_OPTIONS: the Node options of this process are not meant for the program.
   const env = { ...process.env, NODE_OPTIONS: '', ...program.env };
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env });
   t.teardown(() => end(child));

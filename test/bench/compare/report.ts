@@ -48,7 +48,7 @@ export function targetSection({ targets }: Results): string {
 
 /**
  * A section with a table for each scenario, in Markdown.
- * @param image the text above the table of a scenario; empty: none
+ * @param image returns the text above the table of a scenario, or an empty text
  */
 export function scenarioSections(results: Results, image: (scenario: string) => string = () => ''): string {
   return results.scenarios

@@ -27,13 +27,18 @@ function requestText({ target = '/v1/transactions', key, address, body }: Reques
     : `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
 }
 
-/** Cycles through these requests without end. */
+/**
+ * Returns a source of requests: a function that returns the next of these requests on each call, and begins again after
+ * the last one.
+ */
 function inTurn(requests: readonly string[]): () => string {
   let index = 0;
   return () => requests[(index += 1) % requests.length] ?? '';
 }
 
-/** Requests with valid keys, each from a different client address. */
+/**
+ * A source of requests with valid keys. Each key has its own client address; above 4,096 keys, keys share addresses.
+ */
 export function accepted(keys: number, target?: string, body?: string): () => string {
   return inTurn(
     Array.from({ length: keys }, (_, number) =>
@@ -46,15 +51,16 @@ export function accepted(keys: number, target?: string, body?: string): () => st
   );
 }
 
-/** Requests with a malformed key. */
+/** A source of requests with a malformed key, from 4,096 client addresses. */
 export function badFormat(): () => string {
   return inTurn(Array.from({ length: addressCount }, (_, address) => requestText({ key: 'sk_live_4eC39Hq', address })));
 }
 
 /**
- * Requests with a few unknown keys, from so many addresses that no single address is throttled. But the gateway then
- * throttles all addresses together, and responds with 429 to a key with a wrong checksum once its cached result has
- * expired. So these keys are shorter than generated keys: like imported keys, they have no checksum.
+ * A source of requests with 64 unknown keys, from so many addresses that the gateway throttles no single address. But
+ * all addresses together exceed `throttle.totalBadKeys`. The gateway then responds with 429 to a key with a wrong
+ * checksum, unless its look-up result is cached. So these keys are shorter than generated keys: like imported keys,
+ * they have no checksum.
  */
 export function unknownKey(): () => string {
   const key = (number: number): string => `svc_live_${number.toString(36).padStart(40, 'z')}`;
@@ -63,7 +69,7 @@ export function unknownKey(): () => string {
   );
 }
 
-/** Payout requests with valid keys and a body of 206 bytes. */
+/** A source of payout requests with valid keys and a body of 206 bytes. */
 export function payouts(keys: number): () => string {
   const bare = {
     ...{ walletId: '0b9f3c9e-8f6d-4a57-9f2a-3f1c2a7d5e10', destinationBankCode: '058' },
@@ -73,7 +79,9 @@ export function payouts(keys: number): () => string {
   return accepted(keys, '/v1/dev/payouts', JSON.stringify({ ...bare, remarks }));
 }
 
-/** Requests with keys in a Zipf distribution: the second key is half as frequent as the first, the third a third. */
+/**
+ * A source of requests with Zipf-distributed keys: the second key is half as frequent as the first, the third a third.
+ */
 export function zipf(keys: number): () => string {
   const sums = new Float64Array(keys);
   let sum = 0;

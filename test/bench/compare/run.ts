@@ -13,7 +13,7 @@ export interface Wish extends Extent {
   readonly scenarios: readonly string[];
   /** Names of subjects. */
   readonly subjects: readonly string[];
-  /** Measures only what the table of targets needs. */
+  /** Whether to measure only what the table of targets needs. */
   readonly targetsOnly: boolean;
 }
 

@@ -15,7 +15,7 @@ export interface Scenario {
   readonly status: number;
   /** Number of known keys. */
   readonly keys: number;
-  /** Creates the source of the requests. */
+  /** Creates a function that returns the next request on each call, for this number of known keys. */
   readonly requests: (keys: number) => () => string;
 }
 

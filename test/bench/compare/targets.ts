@@ -2,7 +2,7 @@ import type { Round } from './contender.js';
 import type { Measured } from './measure.js';
 import { ratiosOf, type Spread } from './statistics.js';
 
-/** The figures that targets can bound, each per round. */
+/** The figures that a target can bound, each as a function of a round. */
 const metrics = {
   cpu: ({ cpu }: Round) => cpu,
   p99: ({ latency }: Round) => latency?.p99 ?? NaN,
@@ -43,7 +43,7 @@ export const targets: readonly Target[] = [
   { scenario: 'changes', subject: 'gateway-changes', figure: 'p99', against: 'gateway', atMost: 1.1, stretch: null },
 ];
 
-/** A target with its measured ratio and the verdict. */
+/** A target with its measured ratios (for an absolute bound: the figures themselves) and the verdict. */
 export interface Judged extends Target {
   readonly measured: Spread;
   readonly holds: boolean;

@@ -2,7 +2,7 @@ import { Connections } from './connections.js';
 import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
-/** Responses between two readings of the clock: a reading costs as much as a request. */
+/** The clock is read only once per this number of responses, because a reading takes time. */
 const checkEvery = 16;
 
 /** Opens connections that each send the next request as soon as the response has arrived. */

@@ -17,7 +17,7 @@ export class Connections {
     return opened;
   }
 
-  /** Runs work on the connections; rejects if one of them breaks meanwhile. */
+  /** Runs `work`, and resolves when it calls `done`. Rejects if it calls `fail` or if a connection breaks. */
   use(work: (done: () => void, fail: (error: Error) => void) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#fail = reject;

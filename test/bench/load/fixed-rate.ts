@@ -34,7 +34,7 @@ async function run(
     };
     const sendWaiting = (): void => {
       while (waiting.length > 0) {
-        const connection = free.shift(); // in turn: an unused connection would be closed as idle
+        const connection = free.shift(); // by turns, because a subject closes idle connections
         if (connection === undefined) return;
         const intended = waiting.shift() ?? 0;
         connection.send(next(), (status) => {

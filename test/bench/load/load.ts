@@ -6,7 +6,7 @@ export interface LoadOrder {
   readonly status: number;
   /** Called with each unexpected status. Without this callback, an unexpected status fails the run. */
   readonly onOtherStatus?: (status: number) => void;
-  /** For how long new requests start. */
+  /** The run sends new requests for this many seconds. */
   readonly seconds: number;
 }
 

@@ -7,7 +7,10 @@ import type { Load, LoadOrder, LoadResult } from './load.js';
 /** Concurrent connections: a handshake is so much work that more connections would only wait. */
 const atOnce = 16;
 
-/** Opens a TLS connection for each request, with or without resuming the previous session. */
+/**
+ * Returns a load that opens a new TLS connection for each request.
+ * @param resumes whether each connection resumes the TLS session of an earlier one
+ */
 export function openNewConnections(target: Target, resumes: boolean): Load {
   const held: Held = { session: null };
   return { run: (order) => run(target, resumes ? held : null, order), close: () => undefined };

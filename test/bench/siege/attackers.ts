@@ -4,11 +4,14 @@ import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 import tls from 'node:tls';
 
-// A child process of clients without a key: idle connections, trickled bodies and endless handshakes. It reads one line
-// of JSON (an Attack), prints "full" once its connections are open, and prints its counts (Reached) when its input
-// ends.
+// A child process that acts as clients without a key. They keep connections idle, send bodies byte by byte, and repeat
+// handshakes. The process reads one line of JSON (an Attack), prints "full" once its connections are open, and prints
+// its counts (Reached) when its input ends.
 
-/** The attack of clients without a key, from this many loopback addresses. */
+/**
+ * The size of an attack: the number of loopback addresses, of idle connections and of connections with an incomplete
+ * body, and the rates.
+ */
 export interface Attack {
   readonly port: number;
   readonly addresses: number;
@@ -87,7 +90,10 @@ class Attackers {
     return { port: this.#attack.port, host: '127.0.0.1', localAddress };
   }
 
-  /** Sends one request without a key: after a rejected request a connection may idle longer than without a request. */
+  /**
+   * Opens a connection and sends one request without a key. After the gateway has rejected a request, it lets the
+   * connection idle longer than a connection without any request.
+   */
   #idle(): void {
     const socket = tls.connect({ ...this.#where(), rejectUnauthorized: false });
     this.#hold(this.#open.idle, socket);

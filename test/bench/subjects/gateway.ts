@@ -20,7 +20,7 @@ interface Kind {
   readonly name: string;
   readonly title: string;
   readonly log: boolean;
-  /** Another program than the product's executable. */
+  /** The arguments of `node` before the configuration file. Absent: those of the product. */
   readonly program?: readonly string[];
   /** Number of known keys; absent: the scenario's number. */
   readonly keys?: number;
@@ -28,7 +28,7 @@ interface Kind {
   readonly changes?: boolean;
 }
 
-/** This gateway with every check enabled. */
+/** Creates the subject for a variant of this gateway, with every check enabled. */
 export function gateway({ name, title, log, program = product, keys, changes = false }: Kind): Subject {
   return {
     ...{ name, title, ...(keys === undefined ? {} : { keys }) },

@@ -8,7 +8,7 @@ export class Draws {
     this.#random = new Random(seed);
   }
 
-  /** A number from 0 to 1, exclusive. */
+  /** A random number from 0 up to, but not including, 1. */
   share(): number {
     return this.#random.below(1 << 30) / (1 << 30);
   }

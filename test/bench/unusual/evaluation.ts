@@ -22,8 +22,8 @@ export interface Evaluation {
   readonly keyWeeks: number;
   readonly requests: number;
   /**
-   * For each class of misuse: how many were planted, how many were reported in time, how many by the rule for their
-   * class, and after how many seconds.
+   * For each class of misuse: how many were planted, how many were reported within 60 s, and how many were reported by
+   * the rule for their class, even later. `seconds` has the delay of the first report of each reported misuse.
    */
   readonly classes: Readonly<
     Record<MisuseClass, { planted: number; found: number; byOwnRule: number; seconds: number[] }>
@@ -133,7 +133,7 @@ class KeyRun {
   readonly #watchedSince: number;
   readonly #thresholds: Thresholds;
   #state: KeyState | null = null;
-  /** Batches that a gateway could not send yet. */
+  /** Requests that gateway `of` has counted but cannot send before the time `until`. Null if no gateway is delayed. */
   #held: { readonly until: number; readonly of: number; readonly requests: Requests[] } | null = null;
   #perHour: number[] = [];
   #busiest = 0;
@@ -174,8 +174,8 @@ class KeyRun {
   }
 
   /**
-   * Sends the requests of an hour in one batch from each gateway. The batches arrive in any order, and sometimes a
-   * gateway sends its batch hours later.
+   * For an hour without misuse: sends the requests in one batch from each gateway. The batches arrive in any order, and
+   * sometimes a gateway sends its batch hours later.
    */
   #byGateway(hour: number, requests: readonly Requests[]): void {
     const draws = this.#draws;
@@ -206,7 +206,7 @@ class KeyRun {
     }
   }
 
-  /** Sends each request within seconds, as gateways do. */
+  /** For an hour with misuse: sends each request separately, within three seconds, like a real gateway. */
   #bySecond(requests: readonly Requests[]): void {
     const sorted = requests.toSorted((one, other) => one.at - other.at);
     for (const one of sorted) this.#observe([one], one.at - (one.at % 1_000) + 1_000 + this.#draws.below(2_000));

@@ -39,7 +39,7 @@ export interface Misuse {
 /** The numbers that decide which request first shows a misuse, e.g. ten times the requests of the busiest hour. */
 const shows = { surgeFactor: 10, surgeRequests: 200, newAddresses: 20 };
 
-/** Draws a misuse that begins at a time. */
+/** Draws a misuse of the class `of` that begins at the time `at`. */
 export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: number, own: OwnUse): Misuse {
   if (of === 'surge') return surge(draws, subject, at, own);
   if (of === 'spread') return spreadOver(draws, subject, at);

@@ -19,7 +19,10 @@ export interface Requests {
   readonly code: string;
 }
 
-/** The networks of people and offices in each country, with their shares. The first ones are mobile networks. */
+/**
+ * The networks (AS numbers) of people and offices in each country, each with its share in percent. The first network of
+ * a country is a mobile network.
+ */
 const networks: Readonly<Record<string, readonly (readonly [asNumber: number, share: number])[]>> = {
   NG: [
     ...([
@@ -111,7 +114,7 @@ export interface Subject {
   router: { origin: Origin; until: number } | null;
 }
 
-/** Returns an address of an AS. Each AS has its own blocks. */
+/** Returns a random address of an AS. Each AS has `blocks` blocks of 254 addresses, placed according to its number. */
 export function addressIn(draws: Draws, asNumber: number, blocks = 40_000): string {
   const block = (Math.imul(asNumber, 2_654_435_761) >>> 0) + draws.below(blocks);
   return `${20 + ((block >>> 16) % 180)}.${(block >>> 8) & 0xff}.${block & 0xff}.${1 + draws.below(254)}`;
@@ -121,7 +124,7 @@ function originIn(draws: Draws, country: string, asNumber: number): Origin {
   return { address: addressIn(draws, asNumber), country, asNumber };
 }
 
-/** An origin of people in a country of the merchants. */
+/** Draws an origin of a person, as opposed to a server: an address in one of the country's `networks`. */
 export function peopleIn(draws: Draws, country: string): Origin {
   return originIn(draws, country, draws.weighted(networks[country] ?? []));
 }

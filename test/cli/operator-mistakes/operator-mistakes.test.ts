@@ -128,7 +128,7 @@ t.test('a command-line error is reported with the option and the next step', asy
 });
 
 interface EndedStart extends Ended {
-  /** The exit status; null if a signal ended the process. */
+  /** The exit status; null after a signal; `continues` if the process logged the messages and still ran. */
   readonly status: number | 'continues' | null;
   readonly output: string;
 }
