@@ -63,7 +63,7 @@ export function addRegistryMetrics(
   );
   metrics.gauge(
     'registry_gateways',
-    'Gateways that may use cached records.',
+    'Gateways whose confirmation the registry waits for before a change counts as in force: those on its list of gateways (the roster), and any other that confirms changes.',
     async () => (await knownGateways(sources)).gateways.length,
   );
   metrics.gauge(

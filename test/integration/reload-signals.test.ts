@@ -79,8 +79,8 @@ services:
   { listen: ${closed}, database: { url: "sqlite:services.db" }, operators: { listen: ${tls}, tokenFile: token } }
 `,
     );
-    // The process also checks the files every ten seconds. Without the signal, it would find a second or third change
-    // only after ten seconds.
+    // The process also checks the files every ten seconds. It may find the first change soon by chance. The second and
+    // third change are made right after the previous one was found, so without the signal each would take ten seconds.
     const times: number[] = [];
     for (let changes = 1; changes <= 3; changes += 1) {
       const next = await makeCertificate();

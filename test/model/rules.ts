@@ -90,7 +90,7 @@ export const newProtocol = {
   longAcknowledgements: true,
   /** The registry does not delete the acknowledgement of a gateway of the former release, but lets it expire. */
   keepFormerAcknowledgement: true,
-  /** A gateway that has seen an mg:meta with servers trusts no mg:meta without servers. */
+  /** Once a gateway has seen an mg:meta that lists servers, it trusts none without this list (the former release's form). */
   neverOldForm: true,
   /** After it finds an mg:meta of the former release, the registry waits LIFE, even if it has not restarted. */
   oldFormUnproven: true,

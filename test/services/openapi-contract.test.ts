@@ -290,7 +290,7 @@ t.test('requests and responses through the gateway match the description', async
         const isRight = check(JSON.parse(JSON.stringify(body))) === null;
         const response = await send(one, { id, body });
         const paths = response.body.data?.errors?.map((error) => error.path);
-        // An earlier request of this test may have used a valid reference.
+        // A valid reference can be refused as taken, if an earlier request of this test used the same one.
         const isTaken = field === 'reference' && response.body.data?.code === 'reference_taken';
         const expected = isRight ? (isTaken ? [] : undefined) : [field];
         t.same(paths, expected, `${one.name} ${field}: ${inspect(value).slice(0, 20)}`);

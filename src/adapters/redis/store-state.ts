@@ -45,7 +45,7 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check verifies the meta record, and throws if that record could be forged; null: no check */
+  /** @param check verifies the seal of the meta record, and throws if the record may be a forgery; null: no check */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }

@@ -89,10 +89,10 @@ export class Attempts {
   }
 
   /**
-   * Stores an event about a refused request of an administrator. After many such requests within a minute, counts
-   * further ones, and stores one event per minute for each missing permission or other failure code. Otherwise, one
-   * administrator could use up the limit of events, so that the attempts of all others would have no event. The members
-   * of one merchant count together.
+   * Stores an event about a refused request of an administrator. After many such requests of one administrator within a
+   * minute, only counts further ones, and stores their number in one event per minute and cause: a missing permission or
+   * another failure code. Otherwise, this administrator could use up the limit of events, and attempts of others would
+   * get no event. The members of one merchant count as one administrator.
    * @param code the failure code of the response
    */
   async refusedRequest(after: { readonly needs: string }, code: string, author: Author): Promise<void> {

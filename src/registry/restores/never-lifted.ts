@@ -71,9 +71,9 @@ export async function neverLifted<Found extends RestrictedRecord>(
 const unlocked = ['attempt.refused', 'instance-key.pinned', 'merchant.read', 'record.forged', 'sign-in.failed'];
 
 /**
- * Returns the revision (number) of the oldest change after which no event is missing in the database. Retention deletes
- * the oldest events, but keeps some of them, such as resets and events with a time in the future. So this is the
- * revision of the first event after the last deleted one. Infinity if there are no events.
+ * Returns the revision (number of a change) from which on no event is missing in the database. Retention deletes old
+ * events, but keeps some of them, such as resets. So events can be missing after the oldest stored one, and the result
+ * is the revision of the first event after the last deleted one. Infinity if there are no events.
  */
 async function oldestRevision(database: RegistryDatabase): Promise<number> {
   const { pruned_position } = await database

@@ -4,7 +4,7 @@ import type { UsageTables } from './tables.js';
 /** The id and the merchant of a key that was found by its lookup id (the hash of the key). */
 export type KeyOwner = Readonly<{ keyId: string; merchantId: string }>;
 
-/** The database rows of one batch of usage counts. In each table, a primary key occurs only once. */
+/** The rows to store for one batch of usage counts. Rows with equal primary keys are already merged. */
 export interface BatchRows {
   readonly hours: readonly UsageTables['usage_hours'][];
   readonly addresses: readonly UsageTables['usage_addresses'][];

@@ -30,7 +30,7 @@ export const addressRowSchema = Type.Object({
   address: orNull(
     Type.String({
       description:
-        'An address, or the network that is stored in its place; null in the row for all addresses of the day that have no row of their own',
+        'An address, or the network that is stored in its place; null in the row for the other addresses of the day, which have no row of their own',
     }),
   ),
   country: text,
@@ -51,7 +51,7 @@ export const hostRowSchema = Type.Object({
   ),
   host: orNull(
     Type.String({
-      description: 'The host in the header; null in the row for all hosts of the day that have no row of their own',
+      description: 'The host in the header; null in the row for the other hosts of the day, which have no row of their own',
     }),
   ),
   ...{ accepted: count, refused: count },
@@ -62,7 +62,7 @@ export const agentRowSchema = Type.Object({
   day: moment,
   agent: orNull(
     Type.String({
-      description: 'The User-Agent; null in the row for all User-Agents of the day that have no row of their own',
+      description: 'The User-Agent; null in the row for the other User-Agents of the day, which have no row of their own',
     }),
   ),
   requests: count,
