@@ -51,7 +51,8 @@ export const hostRowSchema = Type.Object({
   ),
   host: orNull(
     Type.String({
-      description: 'The host in the header; null in the row for the other hosts of the day, which have no row of their own',
+      description:
+        'The host in the header; null in the row for the other hosts of the day, which have no row of their own',
     }),
   ),
   ...{ accepted: count, refused: count },
@@ -62,7 +63,8 @@ export const agentRowSchema = Type.Object({
   day: moment,
   agent: orNull(
     Type.String({
-      description: 'The User-Agent; null in the row for the other User-Agents of the day, which have no row of their own',
+      description:
+        'The User-Agent; null in the row for the other User-Agents of the day, which have no row of their own',
     }),
   ),
   requests: count,
