@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { lingeringClose } from '../../src/edge/response/lingering-close.js';
 import {
   ask,
   connect,
@@ -374,4 +376,32 @@ t.test('lingering close: a request that follows a closing response is not execut
     gateway.lines.map((line) => (line.event as { code: string }).code),
     ['https_required', 'client_closed', 'key_unknown', 'client_closed'],
   );
+});
+
+// A client reads its response only after it has sent its body. If the connection were destroyed before that, the kernel
+// would reset it, and the response would be lost.
+t.test('lingering close: a client has two seconds to read once it is no longer allowed to send', (t) => {
+  let now = 0;
+  let check = (): void => undefined;
+  t.intercept(performance, 'now', { value: () => now });
+  t.intercept(globalThis, 'setInterval', {
+    value: (callback: () => void) => {
+      check = callback;
+      return { unref: () => undefined };
+    },
+  });
+  const calls: string[] = [];
+  const socket = { end: () => calls.push('end'), destroy: () => calls.push('destroy'), once: () => undefined };
+  lingeringClose(socket as unknown as Socket, () => now < 60_000);
+  for (const [time, expected] of [
+    [59_900, ['end']],
+    [60_100, ['end']],
+    [61_800, ['end']],
+    [61_900, ['end', 'destroy']],
+  ] as const) {
+    now = time;
+    check();
+    t.same(calls, expected, `after ${time} ms`);
+  }
+  t.end();
 });

@@ -1,5 +1,6 @@
 import type { InjectOptions } from 'fastify';
 import { idempotencyKeyParameter } from '../../src/services/idempotency/idempotency-key.js';
+import { moveMoney } from '../../src/services/ledger/move-money.js';
 import {
   addWallet,
   balanceOf,
@@ -120,3 +121,17 @@ onEachServices(
     }
   },
 );
+
+onEachServices('a movement of money cannot name a wallet of another owner', async (t, { database }) => {
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  for (const stranger of [merchantB, sandboxOfA]) {
+    const debit = { walletId, type: 'debit', amount: 1, currency: 'NGN', counterAccount: 'payouts' } as const;
+    const moved = await database.transaction().execute((transaction) =>
+      moveMoney(transaction, stranger, debit, () => {
+        throw new Error('the wallet was debited');
+      }),
+    );
+    t.equal(moved, null);
+  }
+  t.equal(await balanceOf(database, walletId), 1000);
+});
