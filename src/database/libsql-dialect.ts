@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type Database from 'libsql';
+import { LRUCache } from 'lru-cache';
 import { DatabaseError, sqliteFailureOf } from './database-error.js';
 import {
   type CompiledQuery,
@@ -56,11 +57,13 @@ type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
   readonly #database: Database.Database;
+  readonly #statements: Statements;
   readonly #turns = new Mutex();
   readonly #writers = new Mutex();
 
   constructor(database: Database.Database) {
     this.#database = database;
+    this.#statements = new Statements(database);
   }
 
   init(): Promise<void> {
@@ -68,7 +71,7 @@ class LibsqlDriver implements Driver {
   }
 
   acquireConnection(): Promise<DatabaseConnection> {
-    return Promise.resolve(new LibsqlConnection(this.#database, this.#turns, this.#begin));
+    return Promise.resolve(new LibsqlConnection(this.#database, this.#statements, this.#turns, this.#begin));
   }
 
   beginTransaction(connection: LibsqlConnection): Promise<void> {
@@ -133,6 +136,7 @@ class LibsqlDriver implements Driver {
 /** Gives one query or transaction access to the only connection. */
 class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
+  readonly #statements: Statements;
   readonly #turns: Mutex;
   readonly #begin: Begin;
   /** Releases the connection to the next query or transaction; null outside a transaction. */
@@ -140,8 +144,9 @@ class LibsqlConnection implements DatabaseConnection {
   /** The error that made SQLite roll back the transaction, such as a full disk; null if there was none. */
   #failure: Error | null = null;
 
-  constructor(database: Database.Database, turns: Mutex, begin: Begin) {
+  constructor(database: Database.Database, statements: Statements, turns: Mutex, begin: Begin) {
     this.#database = database;
+    this.#statements = statements;
     this.#turns = turns;
     this.#begin = begin;
   }
@@ -167,7 +172,7 @@ class LibsqlConnection implements DatabaseConnection {
   }
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    if (this.#endTurn !== null) return this.#inTransaction(() => runStatement<Row>(this.#database, query));
+    if (this.#endTurn !== null) return this.#inTransaction(() => this.#statements.run<Row>(query));
     return mayWrite(query) ? this.#inOwnTransaction<Row>(query) : this.#read<Row>(query);
   }
 
@@ -179,7 +184,7 @@ class LibsqlConnection implements DatabaseConnection {
   async #read<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     const endTurn = await this.#turns.take();
     try {
-      return runStatement<Row>(this.#database, query);
+      return this.#statements.run<Row>(query);
     } finally {
       endTurn();
     }
@@ -238,21 +243,35 @@ class Mutex {
   }
 }
 
-/**
- * Runs one statement.
- * @throws DatabaseError for a failure that an operator can fix
- */
-function runStatement<Row>(
-  database: Database.Database,
-  { sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>,
-): QueryResult<Row> {
-  return withDatabaseErrors(() => {
-    const statement = database.prepare(sql);
-    const values = parameters.map(bindable);
-    if (statement.reader) return { rows: statement.all(values) as Row[] };
-    const { changes, lastInsertRowid } = statement.run(values);
-    return { numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid), rows: [] };
-  });
+/** Limits for the statements that are kept prepared, in characters. All statements of the registry have about 60,000. */
+const preparedLimits = { maxSize: 200_000, maxEntrySize: 4_000 };
+
+/** Runs statements, and keeps them prepared: preparing takes longer than running most of them. */
+class Statements {
+  readonly #database: Database.Database;
+  readonly #prepared: LRUCache<string, Database.Statement>;
+
+  constructor(database: Database.Database) {
+    this.#database = database;
+    this.#prepared = new LRUCache({ ...preparedLimits, sizeCalculation: (_, sql) => sql.length });
+  }
+
+  /** @throws DatabaseError for a failure that an operator can fix */
+  run<Row>({ sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<Row> {
+    return withDatabaseErrors(() => {
+      const statement = this.#prepared.get(sql) ?? this.#database.prepare(sql);
+      // Keeps only statements that succeed: libsql leaves a failed one open until it is garbage-collected.
+      this.#prepared.delete(sql);
+      const values = parameters.map(bindable);
+      const result = statement.reader ? { rows: statement.all(values) as Row[] } : effectOf(statement.run(values));
+      this.#prepared.set(sql, statement);
+      return result;
+    });
+  }
+}
+
+function effectOf({ changes, lastInsertRowid }: Database.RunResult) {
+  return { numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid), rows: [] };
 }
 
 /** Runs `act`. Throws a DatabaseError if an operator can fix the failure. Rethrows errors of the statement itself. */
