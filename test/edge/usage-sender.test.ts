@@ -342,6 +342,18 @@ t.test('what is too long for a message is sent in several batches, completely', 
   t.ok(registry.received.every((body) => body.length <= maxMessageBytes));
 });
 
+t.test('a second with few requests makes the batches of the next second no smaller', async (t) => {
+  const registry = new TestRegistry();
+  const { clock, sender } = startSender(t, registry);
+  for (const keys of [1, 100, 2, 100]) {
+    const before = registry.stored.length;
+    for (let number = 0; number < keys; number += 1)
+      sender.counter.count(exchangeOf(clock.time, 'an agent'), ownerOf(number));
+    await until(() => registry.stored.slice(before).flatMap((batch) => batch.keys).length === keys);
+    t.equal(registry.stored.length, before + 1, `${keys} keys are in one batch`);
+  }
+});
+
 t.test('the details of one merchant always fit into a message, also texts that cannot be compressed', async (t) => {
   const registry = new TestRegistry();
   const { clock, sender } = startSender(t, registry);

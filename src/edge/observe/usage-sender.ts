@@ -157,7 +157,7 @@ export class UsageSender {
       }
       const count = Math.min(this.#keysOfBatch, this.#period.parts.left);
       if (await this.#keep(this.#period, count)) {
-        this.#keysOfBatch = Math.min(mostKeysOfBatch, 2 * count);
+        this.#keysOfBatch = Math.min(mostKeysOfBatch, Math.max(this.#keysOfBatch, 2 * count));
         if (this.#period.parts.left === 0) this.#period = null;
       } else this.#keysOfBatch = Math.max(1, Math.floor(count / 2));
     }
