@@ -57,13 +57,12 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
   const options = { ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30, ...further };
   const { app } = createServers(options);
-  /** Another replica of the registry on the same database. */
-  const { app: replica } = createServers(options);
+  let replica: typeof app | undefined;
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass
   t.teardown(async () => {
-    await Promise.all([app.close(), replica.close()]);
+    await Promise.all([app.close(), replica?.close()]);
     await projector.stop();
     await database.destroy();
   });
@@ -87,7 +86,11 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
   }
 
   return {
-    ...{ app, replica, call, database, logged, options, projector, store, time },
+    ...{ app, call, database, logged, options, projector, store, time },
+    /** Another replica of the registry on the same database. */
+    get replica() {
+      return (replica ??= createServers(options).app);
+    },
     /** Waits for this many `gateways` calls, then advances the clock until the promise has settled. */
     outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
       const before = store.timesAsked;
