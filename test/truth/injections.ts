@@ -21,17 +21,22 @@ export class Injections {
   readonly #deployment: Deployment;
   readonly #history: History;
   readonly #holdMilliseconds: number;
-  readonly #onLastEnd: (plan: Random) => void;
+  readonly #onAllStarted: (plan: Random) => void;
 
   /**
    * @param holdMilliseconds maximum duration of a fault, unless its kind has a longer minimum
-   * @param onLastEnd called once a round, after the last fault has started
+   * @param onAllStarted called once a round, after the last fault has started
    */
-  constructor(deployment: Deployment, history: History, holdMilliseconds: number, onLastEnd: (plan: Random) => void) {
+  constructor(
+    deployment: Deployment,
+    history: History,
+    holdMilliseconds: number,
+    onAllStarted: (plan: Random) => void,
+  ) {
     this.#deployment = deployment;
     this.#history = history;
     this.#holdMilliseconds = holdMilliseconds;
-    this.#onLastEnd = onLastEnd;
+    this.#onAllStarted = onAllStarted;
   }
 
   /** Starts all faults, then ends them in the same or the reverse order. */
@@ -44,7 +49,7 @@ export class Injections {
       begun.push(await this.#inject(name, plan));
     }
     await wait(hold);
-    this.#onLastEnd(plan);
+    this.#onAllStarted(plan);
     for (const one of plan.oneIn(2) ? begun : begun.toReversed()) {
       await end(one, begun);
       await wait(plan.below(mostGap));
@@ -73,7 +78,7 @@ export class Injections {
       await (overlaps ? wait(Math.floor(hold / 2)) : ended);
       await wait(gap);
     }
-    this.#onLastEnd(plan);
+    this.#onAllStarted(plan);
     await Promise.all(ends);
     return begun;
   }

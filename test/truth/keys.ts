@@ -33,7 +33,8 @@ export class Keys {
     if (!this.#ended.includes(key)) this.#ended.push(key);
     this.touch(key);
     const oldest = this.#ended.length > mostEnded ? this.#ended.shift() : undefined;
-    if (oldest !== undefined) this.#all.splice(this.#all.indexOf(oldest), 1);
+    const index = oldest === undefined ? -1 : this.#all.indexOf(oldest);
+    if (index !== -1) this.#all.splice(index, 1);
   }
 
   touch(key: TestKey): void {

@@ -137,7 +137,6 @@ class KeyRun {
   #held: { readonly until: number; readonly of: number; readonly requests: Requests[] } | null = null;
   #perHour: number[] = [];
   #busiest = 0;
-  #last = 0;
   requests = 0;
   readonly found: Reported[] = [];
 
@@ -152,24 +151,20 @@ class KeyRun {
     let misuse: Misuse | null = null;
     for (let hour = start; hour < end; hour += hourMilliseconds) {
       if (plan !== null && misuse === null && plan.at < hour + hourMilliseconds)
-        misuse = drawMisuse(this.#draws, plan.of, this.#subject, plan.at, {
-          busiestHour: this.#busiest,
-          last: this.#last,
-        });
+        misuse = drawMisuse(this.#draws, plan.of, this.#subject, plan.at, this.#busiest);
       const own = [...drawHour(this.#draws, this.#subject, hour)];
       const planted = (misuse?.requests ?? []).filter(({ at }) => at >= hour && at < hour + hourMilliseconds);
-      this.#count(hour, own);
+      this.#count(own);
       if (planted.length > 0) this.#bySecond([...own, ...planted]);
       else if (own.length > 0 || this.#held !== null) this.#byGateway(hour, own);
     }
     return misuse;
   }
 
-  #count(hour: number, own: readonly Requests[]): void {
+  #count(own: readonly Requests[]): void {
     const accepted = own.filter(({ code }) => code === 'accepted').reduce((sum, { count }) => sum + count, 0);
     this.#perHour.push(accepted);
     this.#busiest = Math.max(this.#busiest, accepted);
-    if (accepted > 0) this.#last = hour;
     this.requests += accepted;
   }
 

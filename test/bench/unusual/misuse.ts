@@ -8,12 +8,6 @@ export const misuseClasses = ['new country', 'woken key', 'surge', 'spread'] as 
 /** A class of planted misuse. */
 export type MisuseClass = (typeof misuseClasses)[number];
 
-/** How the merchant uses the key: the most accepted requests in an hour, and the last hour with accepted requests. */
-export interface OwnUse {
-  readonly busiestHour: number;
-  readonly last: number;
-}
-
 const elsewhere = [
   ...['RU', 'UA', 'RO', 'BR', 'VN', 'ID', 'IN', 'CN', 'TR', 'PK', 'BD', 'MA', 'EG', 'SN', 'CI', 'CM', 'PL', 'BG', 'MX'],
   ...['US', 'NL', 'DE', 'FR', 'GB', 'SE', 'HK', 'SG', 'JP', 'TH', 'PH', 'MY', 'AE', 'IL', 'CA', 'ES', 'IT', 'PT', 'AR'],
@@ -39,9 +33,12 @@ export interface Misuse {
 /** The numbers that decide which request first shows a misuse, e.g. ten times the requests of the busiest hour. */
 const shows = { surgeFactor: 10, surgeRequests: 200, newAddresses: 20 };
 
-/** Draws a misuse of the class `of` that begins at the time `at`. */
-export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: number, own: OwnUse): Misuse {
-  if (of === 'surge') return surge(draws, subject, at, own);
+/**
+ * Draws a misuse of the class `of` that begins at the time `at`.
+ * @param busiestHour the most accepted requests of the merchant itself in an hour
+ */
+export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: number, busiestHour: number): Misuse {
+  if (of === 'surge') return surge(draws, subject, at, busiestHour);
   if (of === 'spread') return spreadOver(draws, subject, at);
   // An attacker with an idle key may be in the merchant's country. An attacker of the class `new country` never is.
   const usual = new Set([subject.country, ...subject.origins.map(({ country }) => country)]);
@@ -60,7 +57,7 @@ export function drawMisuse(draws: Draws, of: MisuseClass, subject: Subject, at: 
 }
 
 /** An attacker who controls the merchant's server sends many requests from it. */
-function surge(draws: Draws, subject: Subject, at: number, { busiestHour }: OwnUse): Misuse {
+function surge(draws: Draws, subject: Subject, at: number, busiestHour: number): Misuse {
   const perHour = Math.max(busiestHour * draws.between(12, 100), draws.whole(300, 3_000));
   const origin = subject.origins[0] ?? subject.router?.origin ?? peopleIn(draws, subject.country);
   const requests: Requests[] = [];
