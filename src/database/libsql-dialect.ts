@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type Database from 'libsql';
-import { LRUCache } from 'lru-cache';
-import { DatabaseError, sqliteFailureOf } from './database-error.js';
+import { DatabaseError } from './database-error.js';
 import {
   type CompiledQuery,
   type DatabaseConnection,
@@ -15,6 +14,7 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from './kysely.js';
+import { LibsqlStatements, withDatabaseErrors } from './libsql-statements.js';
 
 /** How long a write retries while another program locks the file. The time starts when the write joins the queue. */
 const writeTimeoutMilliseconds = 5000;
@@ -57,13 +57,13 @@ type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
   readonly #database: Database.Database;
-  readonly #statements: Statements;
+  readonly #statements: LibsqlStatements;
   readonly #turns = new Mutex();
   readonly #writers = new Mutex();
 
   constructor(database: Database.Database) {
     this.#database = database;
-    this.#statements = new Statements(database);
+    this.#statements = new LibsqlStatements(database);
   }
 
   init(): Promise<void> {
@@ -97,6 +97,7 @@ class LibsqlDriver implements Driver {
     } catch {
       // The disk could be full. Committed data then stays in the WAL file.
     } finally {
+      this.#statements.close();
       this.#database.close();
     }
     return Promise.resolve();
@@ -136,7 +137,7 @@ class LibsqlDriver implements Driver {
 /** Gives one query or transaction access to the only connection. */
 class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
-  readonly #statements: Statements;
+  readonly #statements: LibsqlStatements;
   readonly #turns: Mutex;
   readonly #begin: Begin;
   /** Releases the connection to the next query or transaction; null outside a transaction. */
@@ -144,7 +145,7 @@ class LibsqlConnection implements DatabaseConnection {
   /** The error that made SQLite roll back the transaction, such as a full disk; null if there was none. */
   #failure: Error | null = null;
 
-  constructor(database: Database.Database, statements: Statements, turns: Mutex, begin: Begin) {
+  constructor(database: Database.Database, statements: LibsqlStatements, turns: Mutex, begin: Begin) {
     this.#database = database;
     this.#statements = statements;
     this.#turns = turns;
@@ -164,7 +165,7 @@ class LibsqlConnection implements DatabaseConnection {
 
   rollback(): Promise<void> {
     try {
-      if (this.#database.inTransaction) this.#database.exec('rollback');
+      if (this.#isInTransaction) this.#database.exec('rollback');
       return Promise.resolve();
     } finally {
       this.#end();
@@ -209,9 +210,14 @@ class LibsqlConnection implements DatabaseConnection {
     try {
       return withDatabaseErrors(act);
     } catch (error) {
-      if (!this.#database.inTransaction) this.#failure = error as Error;
+      if (!this.#isInTransaction) this.#failure = error as Error;
       throw error;
     }
+  }
+
+  get #isInTransaction(): boolean {
+    // libsql aborts the process if this is read after the database was closed.
+    return this.#database.open && this.#database.inTransaction;
   }
 
   #end(): void {
@@ -242,59 +248,3 @@ class Mutex {
     return end;
   }
 }
-
-/** Limits for the statements that are kept prepared, in characters. All statements of the registry have about 60,000. */
-const preparedLimits = { maxSize: 200_000, maxEntrySize: 4_000 };
-
-/** Runs statements, and keeps them prepared: preparing takes longer than running most of them. */
-class Statements {
-  readonly #database: Database.Database;
-  readonly #prepared: LRUCache<string, Database.Statement>;
-
-  constructor(database: Database.Database) {
-    this.#database = database;
-    this.#prepared = new LRUCache({ ...preparedLimits, sizeCalculation: (_, sql) => sql.length });
-  }
-
-  /** @throws DatabaseError for a failure that an operator can fix */
-  run<Row>({ sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<Row> {
-    return withDatabaseErrors(() => {
-      const statement = this.#prepared.get(sql) ?? this.#database.prepare(sql);
-      // Keeps only statements that succeed: libsql leaves a failed one open until it is garbage-collected.
-      this.#prepared.delete(sql);
-      const values = parameters.map(bindable);
-      const result = statement.reader ? { rows: statement.all(values) as Row[] } : effectOf(statement.run(values));
-      this.#prepared.set(sql, statement);
-      return result;
-    });
-  }
-}
-
-function effectOf({ changes, lastInsertRowid }: Database.RunResult) {
-  return { numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid), rows: [] };
-}
-
-/** Runs `act`. Throws a DatabaseError if an operator can fix the failure. Rethrows errors of the statement itself. */
-function withDatabaseErrors<Result>(act: () => Result): Result {
-  try {
-    return act();
-  } catch (error) {
-    const failure = sqliteFailureOf(error);
-    if (failure === null) throw error;
-    throw failure;
-  }
-}
-
-/**
- * Converts a value for libsql, which binds each number as a REAL, cuts a text at a NUL and aborts the process on a
- * boolean. Integers become BigInts, which libsql binds as integers. Rejects values that SQLite would return changed.
- */
-function bindable(value: unknown): unknown {
-  if (value === null || typeof value === 'bigint' || value instanceof Uint8Array) return value;
-  if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt(value);
-  if (typeof value === 'number' && !Number.isInteger(value) && Number.isFinite(value)) return value;
-  if (typeof value === 'string' && !unstorable.test(value)) return value;
-  throw new TypeError(`SQLite cannot store this value of type ${typeof value} unchanged`);
-}
-
-const unstorable = /\0|\p{Surrogate}/u;

@@ -72,3 +72,18 @@ t.test('a long statement is not kept, so that the memory for prepared statements
     [true, true, false],
   );
 });
+
+// Regression: libsql aborted the process when the transaction failed.
+t.test('closing the database during a transaction rejects the transaction and the waiting queries', async (t) => {
+  const { database } = await openThings(t);
+  const read = () => database.selectFrom('things').selectAll().execute();
+  t.equal((await read()).length, 1);
+  let waiting: Promise<unknown> = Promise.resolve();
+  const transaction = database.transaction().execute(async () => {
+    waiting = t.rejects(read(), /not open/);
+    await new Promise(setImmediate);
+    await database.destroy();
+  });
+  await t.rejects(transaction, /not open/);
+  await waiting;
+});
