@@ -3,10 +3,13 @@ import { LRUCache } from 'lru-cache';
 import { sqliteFailureOf } from './database-error.js';
 import type { CompiledQuery, QueryResult } from './kysely.js';
 
-/** Limits for the statements that are kept prepared, in characters. All statements of the registry have about 60,000. */
+/** Limits for the statements that are kept prepared, in characters. Those of the registry have about 130,000. */
 const preparedLimits = { maxSize: 200_000, maxEntrySize: 4_000 };
 
-/** Runs statements, and keeps them prepared: preparing takes longer than running most of them. */
+/**
+ * Runs statements, and keeps them prepared: preparing takes longer than running most of them. This saves 12 % (Node 20)
+ * to 27 % (Node 24) of the CPU time of a request for a merchant.
+ */
 export class LibsqlStatements {
   readonly #database: Database.Database;
   readonly #prepared: LRUCache<string, Database.Statement>;
