@@ -104,7 +104,7 @@ class Upgrade {
         if (verdict !== refused && !(verdict === accepted && begunAt < inForceAt)) {
           this.#problems.push(`${verdict} after a revocation in force`);
         }
-        await sleep(5);
+        await sleep(2);
       }
     });
     const isRevoked = await registry.revoke(keyId);
@@ -162,7 +162,7 @@ class Upgrade {
         verdict = await gateway?.ask(key);
       }
       if (verdict !== expected) this.#problems.push(`${verdict ?? 'no gateway'} instead of ${expected}`);
-      await sleep(10);
+      await sleep(5);
     }
   }
 }

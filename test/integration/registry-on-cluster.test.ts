@@ -82,7 +82,7 @@ t.test('registry and gateways as processes on a Redis Cluster', { skip: withoutR
         while (state.isRunning) {
           seen.valid.add(await ask(canary.key));
           seen.revoked.add(await ask(revoked.key));
-          await wait(5);
+          await wait(2);
         }
       });
       await victim.kill();
@@ -118,7 +118,7 @@ t.test('registry and gateways as processes on a Redis Cluster', { skip: withoutR
     const load = gateways.map(async (ask) => {
       while (state.isRunning) {
         seen.add(await ask(canary.key));
-        await wait(5);
+        await wait(2);
       }
     });
     const meta = async (): Promise<string | null> => (await cluster.ownerOf('mg:meta')).client.get('mg:meta');

@@ -37,7 +37,7 @@ interface Data {
 }
 
 const timeoutMilliseconds = 10_000;
-const betweenRequestsMilliseconds = 8;
+const betweenRequestsMilliseconds = 3;
 const beatsMilliseconds = 1_500;
 const longestMilliseconds = 60_000;
 const longestInForceMilliseconds = 35_000;
